@@ -1,0 +1,21 @@
+#include "base/clock.h"
+
+#include "gtest/gtest.h"
+
+namespace stagecoach {
+namespace {
+
+TEST(ClockTest, RealClockNeverGoesBack) {
+  const absl::Time first = Clock::Real()->Now();
+  EXPECT_LE(first, Clock::Real()->Now());
+}
+
+TEST(SimulatedClockTest, MovesOnlyWhenTold) {
+  SimulatedClock clock(absl::FromUnixSeconds(100));
+  EXPECT_EQ(clock.Now(), absl::FromUnixSeconds(100));
+  clock.Advance(absl::Milliseconds(1500));
+  EXPECT_EQ(clock.Now(), absl::FromUnixMillis(101500));
+}
+
+}  // namespace
+}  // namespace stagecoach

@@ -1,0 +1,38 @@
+#include "memory/block_source.h"
+
+#include <cstdlib>
+#include <cstring>
+
+namespace stagecoach::memory {
+namespace {
+
+class SystemSource final : public BlockSource {
+ public:
+  void* Take(size_t bytes) override {
+    void* block = nullptr;
+    if (posix_memalign(&block, kBlockAlignment, bytes) != 0) return nullptr;
+    return block;
+  }
+  void Give(void* block, size_t) override { std::free(block); }
+};
+
+// Hidden from the optimiser, which may leave out writes to memory that is freed
+// next.
+void Fill(void* block, size_t bytes) {
+  std::memset(block, 0xFF, bytes);
+  asm volatile("" : : "r"(block) : "memory");
+}
+
+}  // namespace
+
+BlockSource* SystemBlockSource() {
+  static auto* const source = new SystemSource;
+  return source;
+}
+
+void PoisoningSource::Give(void* block, size_t bytes) {
+  Fill(block, bytes);
+  upstream_->Give(block, bytes);
+}
+
+}  // namespace stagecoach::memory
