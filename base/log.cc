@@ -3,7 +3,6 @@
 #include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
-#include <atomic>
 #include <memory>
 #include <utility>
 
@@ -11,6 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/mutex.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach {
@@ -62,10 +62,28 @@ Logger::Logger(LogOptions log_options)
   sink.set_level(ToSpdlog(options.level));
 }
 
-// Never deleted: a thread may still be writing through the one replaced.
-std::atomic<Logger*>& Current() {
-  static std::atomic<Logger*> current{new Logger(LogOptions())};
-  return current;
+// The logger in use. A line keeps the one that it started with.
+class CurrentLogger {
+ public:
+  std::shared_ptr<Logger> Get() {
+    MutexLock lock(&mu_);
+    return logger_;
+  }
+  void Set(std::shared_ptr<Logger> logger) {
+    MutexLock lock(&mu_);
+    logger_.swap(logger);
+  }
+
+ private:
+  Mutex mu_;
+  std::shared_ptr<Logger> logger_ SC_GUARDED_BY(mu_) =
+      std::make_shared<Logger>(LogOptions());
+};
+
+// Never deleted: threads may log while the process ends.
+CurrentLogger& Current() {
+  static auto* const current = new CurrentLogger;
+  return *current;
 }
 
 std::string Now() {
@@ -109,13 +127,13 @@ std::string JsonLine(const Logger& logger, LogLevel level,
 }
 
 void Log(LogLevel level, absl::string_view message, const LogFields& fields) {
-  Logger& logger = *Current().load(std::memory_order_acquire);
+  const std::shared_ptr<Logger> logger = Current().Get();
   const spdlog::level::level_enum spdlog_level = ToSpdlog(level);
-  if (!logger.sink.should_log(spdlog_level)) return;
-  const std::string line = logger.options.json
-                               ? JsonLine(logger, level, message, fields)
-                               : TextLine(logger, level, message, fields);
-  logger.sink.log(spdlog_level, spdlog::string_view_t(line));
+  if (!logger->sink.should_log(spdlog_level)) return;
+  const std::string line = logger->options.json
+                               ? JsonLine(*logger, level, message, fields)
+                               : TextLine(*logger, level, message, fields);
+  logger->sink.log(spdlog_level, spdlog::string_view_t(line));
 }
 
 }  // namespace
@@ -132,7 +150,7 @@ bool ParseLogLevel(absl::string_view text, LogLevel* level) {
 }
 
 void InitLog(const LogOptions& options) {
-  Current().store(new Logger(options), std::memory_order_release);
+  Current().Set(std::make_shared<Logger>(options));
 }
 
 void LogDebug(absl::string_view message, const LogFields& fields) {

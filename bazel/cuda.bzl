@@ -35,7 +35,9 @@ def _cuda_repository_impl(rctx):
     nccl_includes = [home.get_child("include"), rctx.path("/usr/include"), nccl_wheel.get_child("include")]
     nccl_libs = [home.get_child("lib64"), rctx.path("/usr/lib/x86_64-linux-gnu"), nccl_wheel.get_child("lib")]
 
-    cuda_h = _first(cuda_includes, "cuda_runtime_api.h")
+    # A runtime without its crt/ folder (a package of its own) does not compile.
+    whole = [folder for folder in cuda_includes if folder.get_child("crt").exists]
+    cuda_h = _first(whole, "cuda_runtime_api.h")
     nccl_h = _first(nccl_includes, "nccl.h") if cuda_h else None
     if cuda_h:
         rctx.symlink(cuda_h.dirname, "include")
@@ -52,7 +54,7 @@ def _cuda_repository_impl(rctx):
             rctx.symlink(library, linked[-1])
 
     if not cuda_h:
-        cudart_missing = _where(cuda_includes, "cuda_runtime_api.h")
+        cudart_missing = _where(cuda_includes, "cuda_runtime_api.h with crt/")
     else:
         cudart_missing = "" if cudart else _where(cuda_libs, "libcudart.so.13")
     if not nccl_h:

@@ -1,7 +1,8 @@
 """libtorch out of the unpacked PyPI wheel.
 
 Looks at $TORCH_HOME, then at .deps/torch in the workspace (made by scripts/setup.sh).
-That folder holds torch/{include,lib} and nvidia/cu13/lib.
+That folder holds torch/{include,lib} and nvidia/cu13/lib. Only the CPU part is
+linked: libtorch_cuda.so, where there is one, is opened at run time.
 """
 
 # Never expose the wheel's whole include/: it holds google/protobuf 3.13 and
@@ -9,7 +10,6 @@ That folder holds torch/{include,lib} and nvidia/cu13/lib.
 _HEADERS = ["ATen", "c10", "caffe2", "torch"]
 
 _CPU = ["libtorch_cpu.so", "libc10.so", "libgomp.so.1"]
-_CUDA = ["libtorch_cuda.so", "libc10_cuda.so", "libtorch_cuda_linalg.so"]
 _NVIDIA = ["libcudart.so.13", "libcupti.so.13"]
 
 def _torch_repository_impl(rctx):
@@ -17,7 +17,7 @@ def _torch_repository_impl(rctx):
     if home:
         root = rctx.path(home)
     else:
-        root = rctx.path(Label("@stagecoach//:WORKSPACE")).dirname.get_child(".deps").get_child("torch")
+        root = rctx.path(Label("@stagecoach//:WORKSPACE")).realpath.dirname.get_child(".deps").get_child("torch")
     lib = root.get_child("torch").get_child("lib")
     include = root.get_child("torch").get_child("include")
     if not lib.get_child("libtorch_cpu.so").exists:
@@ -41,16 +41,8 @@ def _torch_repository_impl(rctx):
         rctx.symlink(found[0], "lib/" + name)
         cpu.append("lib/" + name)
 
-    have_cuda = lib.get_child("libtorch_cuda.so").exists and nvidia.get_child("libcublas.so.13").exists
-    if have_cuda:
-        for name in _CUDA:
-            if lib.get_child(name).exists:
-                rctx.symlink(lib.get_child(name), "lib/" + name)
-
     rctx.template("BUILD.bazel", Label("@stagecoach//bazel:torch.BUILD.tpl"), {
         "%{cpu_libs}": repr(cpu),
-        "%{cuda_libs}": repr(["lib/" + n for n in _CUDA if lib.get_child(n).exists] if have_cuda else []),
-        "%{have_cuda}": "1" if have_cuda else "0",
     })
 
 torch_repository = repository_rule(

@@ -6,9 +6,14 @@
 namespace stagecoach::memory {
 namespace {
 
+// A process's address space on the 64-bit machines of today. More is refused
+// here, because sanitizers end the process over such a request.
+constexpr size_t kAddressSpaceBytes = size_t{1} << 47;
+
 class SystemSource final : public BlockSource {
  public:
   void* Take(size_t bytes) override {
+    if (bytes > kAddressSpaceBytes) return nullptr;
     void* block = nullptr;
     if (posix_memalign(&block, kBlockAlignment, bytes) != 0) return nullptr;
     return block;

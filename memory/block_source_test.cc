@@ -53,7 +53,7 @@ TEST_P(BlockSourceConformance, LiveBlocksDoNotOverlap) {
   }
 }
 
-TEST_P(BlockSourceConformance, RefusesWhatTheSystemDoesNotHave) {
+TEST_P(BlockSourceConformance, RefusesMoreThanTheAddressSpace) {
   EXPECT_EQ(source_->Take(size_t{1} << 60), nullptr);
 }
 

@@ -18,7 +18,7 @@ namespace stagecoach::memory {
 namespace {
 
 constexpr int kSequences = 500;
-constexpr int kCalls = 150;
+constexpr int kCalls = 120;
 
 enum class End { kNone, kReleased, kRetained, kPolicy, kDiscarded };
 

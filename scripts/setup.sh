@@ -149,6 +149,7 @@ unpack_cpu() {
       nvidia-cuda-runtime==*)
         unpack "$requirement" 'nvidia/cu13/lib/*.so*' 'nvidia/cu13/include/*'
         ;;
+      nvidia-cuda-crt==*) unpack "$requirement" 'nvidia/cu13/include/*' ;;
       nvidia-cuda-cupti==*) unpack "$requirement" 'nvidia/cu13/lib/libcupti.so*' ;;
     esac
   done

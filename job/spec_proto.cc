@@ -1,0 +1,165 @@
+#include "job/spec_proto.h"
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status.h"
+#include "job/words.h"
+
+namespace stagecoach::job {
+namespace {
+
+template <typename E>
+std::string TextOf(E value) {
+  return std::string(WordOf(value));
+}
+
+template <typename E>
+absl::Status ReadWord(absl::string_view key, const std::string& text,
+                      E* value) {
+  if (FromWord(text, value)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(key, ": \"", text, "\" is not one of \"",
+                   absl::StrJoin(WordTexts<E>(), "\", \""),
+                   "\"; are client and coordinator of one version?"));
+}
+
+void ToProto(const ModelSpec& spec, v1::ModelSpec* proto) {
+  proto->set_architecture(TextOf(spec.architecture));
+  proto->set_checkpoint(spec.checkpoint);
+  proto->set_layers(spec.layers);
+  proto->set_hidden(spec.hidden);
+  proto->set_heads(spec.heads);
+  proto->set_vocabulary(spec.vocabulary);
+  proto->set_tie_embeddings(spec.tie_embeddings);
+}
+
+absl::Status FromProto(const v1::ModelSpec& proto, ModelSpec* spec) {
+  spec->checkpoint = proto.checkpoint();
+  spec->layers = proto.layers();
+  spec->hidden = proto.hidden();
+  spec->heads = proto.heads();
+  spec->vocabulary = proto.vocabulary();
+  spec->tie_embeddings = proto.tie_embeddings();
+  return ReadWord("model.architecture", proto.architecture(),
+                  &spec->architecture);
+}
+
+void ToProto(const DataSpec& spec, v1::DataSpec* proto) {
+  proto->set_kind(TextOf(spec.kind));
+  proto->set_path(spec.path);
+  proto->set_token_type(spec.token_type);
+  proto->set_sequence_length(spec.sequence_length);
+  proto->set_stride(spec.stride);
+  proto->set_order(TextOf(spec.order));
+}
+
+absl::Status FromProto(const v1::DataSpec& proto, DataSpec* spec) {
+  spec->path = proto.path();
+  spec->token_type = proto.token_type();
+  spec->sequence_length = proto.sequence_length();
+  spec->stride = proto.stride();
+  SC_RETURN_IF_ERROR(ReadWord("data.kind", proto.kind(), &spec->kind));
+  return ReadWord("data.order", proto.order(), &spec->order);
+}
+
+void ToProto(const TrainingSpec& spec, v1::TrainingSpec* proto) {
+  proto->set_steps(spec.steps);
+  proto->set_microbatches(spec.microbatches);
+  proto->set_microbatch_size(spec.microbatch_size);
+  proto->set_optimizer(TextOf(spec.optimizer));
+  proto->set_beta1(spec.betas[0]);
+  proto->set_beta2(spec.betas[1]);
+  proto->set_epsilon(spec.epsilon);
+  proto->set_weight_decay(spec.weight_decay);
+  proto->set_learning_rate(spec.learning_rate);
+  proto->set_minimum_learning_rate(spec.minimum_learning_rate);
+  proto->set_learning_rate_schedule(TextOf(spec.learning_rate_schedule));
+  proto->set_warmup_steps(spec.warmup_steps);
+  proto->set_gradient_clip(spec.gradient_clip);
+  proto->set_precision(TextOf(spec.precision));
+  proto->set_kernels(TextOf(spec.kernels));
+  proto->set_threads(spec.threads);
+}
+
+absl::Status FromProto(const v1::TrainingSpec& proto, TrainingSpec* spec) {
+  spec->steps = proto.steps();
+  spec->microbatches = proto.microbatches();
+  spec->microbatch_size = proto.microbatch_size();
+  spec->betas = {proto.beta1(), proto.beta2()};
+  spec->epsilon = proto.epsilon();
+  spec->weight_decay = proto.weight_decay();
+  spec->learning_rate = proto.learning_rate();
+  spec->minimum_learning_rate = proto.minimum_learning_rate();
+  spec->warmup_steps = proto.warmup_steps();
+  spec->gradient_clip = proto.gradient_clip();
+  spec->threads = proto.threads();
+  SC_RETURN_IF_ERROR(
+      ReadWord("training.optimizer", proto.optimizer(), &spec->optimizer));
+  SC_RETURN_IF_ERROR(ReadWord("training.learning_rate_schedule",
+                              proto.learning_rate_schedule(),
+                              &spec->learning_rate_schedule));
+  SC_RETURN_IF_ERROR(
+      ReadWord("training.precision", proto.precision(), &spec->precision));
+  return ReadWord("training.kernels", proto.kernels(), &spec->kernels);
+}
+
+void ToProto(const PipelineSpec& spec, v1::PipelineSpec* proto) {
+  proto->set_workers(spec.workers);
+  proto->set_stages_per_worker(spec.stages_per_worker);
+  proto->set_schedule(spec.schedule);
+  for (const int64_t layers : spec.split) proto->add_split(layers);
+  proto->set_release(TextOf(spec.release));
+  proto->set_send_budget(spec.send_budget);
+  proto->set_transport(TextOf(spec.transport));
+}
+
+absl::Status FromProto(const v1::PipelineSpec& proto, PipelineSpec* spec) {
+  spec->workers = proto.workers();
+  spec->stages_per_worker = proto.stages_per_worker();
+  spec->schedule = proto.schedule();
+  spec->split.assign(proto.split().begin(), proto.split().end());
+  spec->send_budget = proto.send_budget();
+  SC_RETURN_IF_ERROR(
+      ReadWord("pipeline.release", proto.release(), &spec->release));
+  return ReadWord("pipeline.transport", proto.transport(), &spec->transport);
+}
+
+}  // namespace
+
+void ToProto(const JobSpec& spec, v1::JobSpec* proto) {
+  proto->Clear();
+  proto->set_name(spec.name);
+  proto->set_seed(spec.seed);
+  ToProto(spec.model, proto->mutable_model());
+  ToProto(spec.data, proto->mutable_data());
+  ToProto(spec.training, proto->mutable_training());
+  ToProto(spec.pipeline, proto->mutable_pipeline());
+  proto->mutable_memory()->set_limit_bytes(spec.memory.limit_bytes);
+  v1::RecoverySpec* recovery = proto->mutable_recovery();
+  recovery->set_max_failures(spec.recovery.max_failures);
+  recovery->set_neighbour_copy(spec.recovery.neighbour_copy);
+  v1::CheckpointSpec* checkpoint = proto->mutable_checkpoint();
+  checkpoint->set_directory(spec.checkpoint.directory);
+  checkpoint->set_every_steps(spec.checkpoint.every_steps);
+}
+
+absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& proto) {
+  JobSpec spec;
+  spec.name = proto.name();
+  spec.seed = proto.seed();
+  SC_RETURN_IF_ERROR(FromProto(proto.model(), &spec.model));
+  SC_RETURN_IF_ERROR(FromProto(proto.data(), &spec.data));
+  SC_RETURN_IF_ERROR(FromProto(proto.training(), &spec.training));
+  SC_RETURN_IF_ERROR(FromProto(proto.pipeline(), &spec.pipeline));
+  spec.memory.limit_bytes = proto.memory().limit_bytes();
+  spec.recovery.max_failures = proto.recovery().max_failures();
+  spec.recovery.neighbour_copy = proto.recovery().neighbour_copy();
+  spec.checkpoint.directory = proto.checkpoint().directory();
+  spec.checkpoint.every_steps = proto.checkpoint().every_steps();
+  return spec;
+}
+
+}  // namespace stagecoach::job

@@ -1,0 +1,344 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <initializer_list>
+#include <set>
+#include <type_traits>
+#include <variant>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/bytes.h"
+#include "job/findings.h"
+#include "job/keys.h"
+#include "job/model_shape.h"
+#include "job/parse.h"
+#include "job/schedule_source.h"
+#include "job/split.h"
+#include "job/words.h"
+
+namespace stagecoach::job {
+namespace {
+
+// What no machine can hold; below it, sizes in bytes stay far from 2^63.
+constexpr int64_t kMaxParameters = int64_t{1} << 40;
+constexpr int64_t kMaxBoundaryBytes = int64_t{1} << 34;
+constexpr int64_t kMaxLogitsBytes = int64_t{1} << 40;
+// Bounds the memory and time of planning.
+constexpr int64_t kMaxChunksPerStep = int64_t{1} << 22;
+constexpr size_t kMaxNameLength = 128;
+
+// The divisors of `number` next to `near`: "2 or 4".
+std::string NearestDivisors(int64_t number, int64_t near) {
+  std::vector<int64_t> divisors;
+  for (int64_t low = std::min(near, number); low >= 1; --low) {
+    if (number % low != 0) continue;
+    divisors.push_back(low);
+    break;
+  }
+  for (int64_t high = near + 1; high <= number; ++high) {
+    if (number % high != 0) continue;
+    divisors.push_back(high);
+    break;
+  }
+  return absl::StrJoin(divisors, " or ");
+}
+
+// Checks one spec. Each check runs only if the keys that it looks at are sound
+// by themselves, so that one mistake gives one finding.
+class Validator {
+ public:
+  explicit Validator(const ParsedSpec& parsed)
+      : parsed_(parsed), spec_(parsed.spec), findings_(parsed) {}
+
+  absl::Status Run() {
+    for (const Key& key : Keys()) CheckKey(key);
+    CheckNotBuiltYet();
+    CheckName();
+    CheckModel();
+    CheckTraining();
+    CheckPipeline();
+    CheckSchedule();
+    CheckSizes();
+    CheckDataFile();
+    return findings_.ToStatus();
+  }
+
+ private:
+  void Add(absl::string_view key, absl::string_view message) {
+    unsound_.insert(std::string(key));
+    findings_.Add(key, message);
+  }
+  void AddIfError(absl::string_view key, const absl::Status& status) {
+    if (!status.ok()) Add(key, status.message());
+  }
+  bool Sound(std::initializer_list<const char*> keys) const {
+    return std::none_of(keys.begin(), keys.end(), [&](const char* key) {
+      return unsound_.count(key) > 0;
+    });
+  }
+  bool IsWritten(const Key& key) const {
+    return parsed_.positions.count(std::string(key.name)) > 0;
+  }
+  bool IsDefault(const Key& key) const {
+    return ValueText(key, spec_) == ValueText(key, JobSpec());
+  }
+
+  // Missing, out of its limits, or a word whose feature is not built.
+  void CheckKey(const Key& key) {
+    if (IsDefault(key) && !IsWritten(key)) {
+      if (key.required && !IsOptionalHere(key)) {
+        Add(key.name, absl::StrCat("is missing; every job needs it (",
+                                   TypeText(key), ")"));
+      }
+      return;
+    }
+    JobSpec copy = spec_;
+    std::visit([&](const auto* field) { CheckField(key, *field); },
+               key.field(copy));
+  }
+
+  // The sizes of a checkpoint's model are in the checkpoint.
+  bool IsOptionalHere(const Key& key) const {
+    return TableOf(key.name) == "model" && !spec_.model.checkpoint.empty();
+  }
+
+  template <typename T>
+  void CheckField(const Key& key, const T& value) {
+    if constexpr (std::is_enum_v<T>) {
+      if (IsSupported(value)) return;
+      Add(key.name,
+          absl::StrCat("\"", WordOf(value),
+                       "\" is not supported yet; supported now: \"",
+                       absl::StrJoin(WordTexts<T>(true), "\", \""), "\""));
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      if (key.required && value.empty()) Add(key.name, "must not be empty");
+      // A file's was checked when it was read; one from the wire was not.
+      const std::vector<std::string>& choices = key.choices;
+      if (!choices.empty() &&
+          std::find(choices.begin(), choices.end(), value) == choices.end()) {
+        Add(key.name, absl::StrCat("\"", value, "\" is not one of \"",
+                                   absl::StrJoin(choices, "\", \""), "\""));
+      }
+    } else if constexpr (std::is_same_v<T, int64_t> ||
+                         std::is_same_v<T, double>) {
+      CheckLimits(key, value);
+    } else if constexpr (!std::is_same_v<T, bool>) {
+      for (const auto number : value) CheckLimits(key, number);
+    }
+  }
+
+  template <typename Number>
+  void CheckLimits(const Key& key, Number value) {
+    if (key.limits.Allow(static_cast<double>(value)) ||
+        unsound_.count(std::string(key.name)) > 0) {
+      return;
+    }
+    Add(key.name, absl::StrCat("must be ", key.limits.ToString(), ", not ",
+                               NumberOrInteger(value)));
+  }
+  static std::string NumberOrInteger(int64_t value) {
+    return absl::StrCat(value);
+  }
+  static std::string NumberOrInteger(double value) { return NumberText(value); }
+
+  void CheckNotBuiltYet() {
+    if (!spec_.model.checkpoint.empty()) {
+      Add("model.checkpoint",
+          "is not supported yet; give model.layers, model.hidden and "
+          "model.heads instead");
+    }
+    if (spec_.memory.limit_bytes > 0) {
+      Add("memory.limit", "is not supported yet; leave it out");
+    }
+    if (spec_.recovery.neighbour_copy) {
+      Add("recovery.neighbour_copy",
+          "is not supported yet; set it to false or leave it out");
+    }
+    if (!spec_.checkpoint.directory.empty()) {
+      Add("checkpoint.directory",
+          "checkpoints are not supported yet; leave it out");
+    }
+  }
+
+  // It is printed in tables and log lines.
+  void CheckName() {
+    if (!Sound({"name"})) return;
+    if (spec_.name.size() > kMaxNameLength) {
+      Add("name", absl::StrCat("has ", spec_.name.size(),
+                               " bytes; use at most ", kMaxNameLength));
+    }
+    if (std::any_of(spec_.name.begin(), spec_.name.end(), [](char c) {
+          return absl::ascii_iscntrl(static_cast<unsigned char>(c));
+        })) {
+      Add("name",
+          "has a line break or another control character; leave it out");
+    }
+  }
+
+  void CheckModel() {
+    const ModelSpec& model = spec_.model;
+    if (Sound({"model.checkpoint", "model.hidden", "model.heads"}) &&
+        model.hidden % model.heads != 0) {
+      Add("model.heads",
+          absl::StrCat(model.heads,
+                       " does not divide model.hidden = ", model.hidden,
+                       "; try ", NearestDivisors(model.hidden, model.heads)));
+    }
+    if (Sound({"model.vocabulary", "data.kind"}) && model.vocabulary < 256) {
+      Add("model.vocabulary",
+          absl::StrCat("must be at least 256 for data.kind = \"text\", whose "
+                       "tokens are bytes, not ",
+                       model.vocabulary));
+    }
+  }
+
+  void CheckTraining() {
+    const TrainingSpec& training = spec_.training;
+    if (Sound({"training.learning_rate", "training.minimum_learning_rate"}) &&
+        training.minimum_learning_rate > training.learning_rate) {
+      Add("training.minimum_learning_rate",
+          absl::StrCat(NumberText(training.minimum_learning_rate),
+                       " is above training.learning_rate = ",
+                       NumberText(training.learning_rate), "; lower it"));
+    }
+  }
+
+  void CheckPipeline() {
+    const PipelineSpec& pipeline = spec_.pipeline;
+    if (Sound({"pipeline.workers", "pipeline.transport"}) &&
+        pipeline.transport == TransportKind::kLoopback &&
+        pipeline.workers != 1) {
+      Add("pipeline.transport",
+          absl::StrCat(
+              "\"loopback\" works only within one worker, not between ",
+              pipeline.workers, "; try \"auto\", or pipeline.workers = 1"));
+    }
+    if (!Sound({"model.checkpoint", "model.layers", "pipeline.workers",
+                "pipeline.stages_per_worker", "pipeline.split"})) {
+      return;
+    }
+    const bool too_many = spec_.stages() > spec_.model.layers;
+    const absl::Status split =
+        SplitLayers(spec_.model.layers, spec_.stages(), pipeline.split)
+            .status();
+    AddIfError(too_many ? "pipeline.workers" : "pipeline.split", split);
+  }
+
+  void CheckSchedule() {
+    const std::string& schedule = spec_.pipeline.schedule;
+    if (!Sound({"pipeline.workers", "pipeline.stages_per_worker",
+                "training.microbatches", "pipeline.send_budget"})) {
+      return;
+    }
+    if (spec_.stages() * spec_.training.microbatches > kMaxChunksPerStep) {
+      Add("training.microbatches",
+          absl::StrCat(spec_.training.microbatches, " x ", spec_.stages(),
+                       " stages are more than ", kMaxChunksPerStep,
+                       " actions of one kind in a step; lower it"));
+      return;
+    }
+    if (IsScheduleFile(schedule)) {
+      AddIfError("pipeline.schedule", SourceSchedule(spec_).status());
+      return;
+    }
+    AddIfError("pipeline.schedule", CheckScheduleKind(schedule));
+    if (!Sound({"pipeline.schedule"})) return;
+    AddIfError(
+        "pipeline.stages_per_worker",
+        CheckStagesPerWorker(schedule, spec_.pipeline.stages_per_worker));
+  }
+
+  void CheckSizes() {
+    if (!Sound({"model.checkpoint", "model.layers", "model.hidden",
+                "model.vocabulary", "data.sequence_length",
+                "training.microbatch_size"})) {
+      return;
+    }
+    const int64_t parameters = ModelParameterCount(spec_);
+    if (parameters > kMaxParameters) {
+      Add("model.hidden",
+          absl::StrCat("these sizes make a model of ", parameters,
+                       " parameters; the most is ", kMaxParameters,
+                       "; lower model.hidden or model.layers"));
+    }
+    CheckBytes("activation", "model.hidden", BoundaryOf(spec_),
+               kMaxBoundaryBytes);
+    CheckBytes("logits", "model.vocabulary", LogitsOf(spec_), kMaxLogitsBytes);
+  }
+
+  void CheckBytes(absl::string_view what, absl::string_view width_key,
+                  const TensorDescriptor& tensor, int64_t most) {
+    if (tensor.bytes() <= static_cast<size_t>(most)) return;
+    Add("training.microbatch_size",
+        absl::StrCat("one microbatch's ", what, " ", tensor.ToString(),
+                     " is larger than ", FormatByteSize(most),
+                     "; lower it, data.sequence_length or ", width_key));
+  }
+
+  // The file is opened, not only looked at: permissions are more than mode
+  // bits.
+  void CheckDataFile() {
+    if (!Sound({"data.kind", "data.path", "data.sequence_length"})) return;
+    const std::string& path = spec_.data.path;
+    // Without O_NONBLOCK a pipe without a writer would wait for one.
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) {
+      const int error = errno;
+      Add("data.path",
+          error == ENOENT
+              ? absl::StrCat("there is no file \"", path,
+                             "\"; a relative path starts at the spec's folder")
+              : absl::StrCat("cannot read \"", path,
+                             "\": ", std::strerror(error)));
+      return;
+    }
+    struct stat info = {};
+    const int result = fstat(fd, &info);
+    close(fd);
+    if (result != 0 || !S_ISREG(info.st_mode)) {
+      Add("data.path",
+          absl::StrCat("\"", path, "\" is ",
+                       S_ISDIR(info.st_mode) ? "a folder" : "not a plain file",
+                       "; give the path of a text file"));
+      return;
+    }
+    CheckDataSize(info.st_size);
+  }
+
+  void CheckDataSize(int64_t size) {
+    const int64_t sample = spec_.data.sequence_length + 1;
+    if (size >= sample) return;
+    const std::string& path = spec_.data.path;
+    if (size == 0) {
+      Add("data.path", absl::StrCat("\"", path, "\" is empty"));
+      return;
+    }
+    Add("data.path",
+        absl::StrCat(
+            "\"", path, "\" has ", size, size == 1 ? " byte" : " bytes",
+            "; one sample is data.sequence_length + 1 = ", sample,
+            "; give a longer text",
+            size > 1 ? absl::StrCat(" or set data.sequence_length to at most ",
+                                    size - 1)
+                     : ""));
+  }
+
+  const ParsedSpec& parsed_;
+  const JobSpec& spec_;
+  Findings findings_;
+  std::set<std::string> unsound_;  // keys with a finding
+};
+
+}  // namespace
+
+absl::Status Validate(const ParsedSpec& parsed) {
+  return Validator(parsed).Run();
+}
+
+}  // namespace stagecoach::job

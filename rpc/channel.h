@@ -1,0 +1,43 @@
+#ifndef STAGECOACH_RPC_CHANNEL_H_
+#define STAGECOACH_RPC_CHANNEL_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace stagecoach::rpc {
+
+struct ListenOptions {
+  std::string address = "127.0.0.1:0";
+  // Lets a listener bind an address other than loopback without TLS; warned
+  // about at each start.
+  bool allow_plaintext = false;
+};
+
+// A started server and the address it really listens on.
+struct ListeningServer {
+  std::unique_ptr<grpc::Server> server;
+  std::string address;  // "127.0.0.1:43211"
+};
+
+// Starts `builder` (services already registered) with the channel settings that
+// both ends share (keepalive, message limit, no port reuse).
+// kPermissionDenied for an address that is not loopback, kAlreadyExists when
+// the port is taken, kInvalidArgument for an address that cannot be read.
+absl::StatusOr<ListeningServer> Listen(grpc::ServerBuilder& builder,
+                                       const ListenOptions& options);
+
+// A channel with the same settings. Never blocks.
+std::shared_ptr<grpc::Channel> Connect(const std::string& address);
+
+// Codes are the same on both sides; messages are kept.
+absl::Status FromGrpc(const grpc::Status& status);
+grpc::Status ToGrpc(const absl::Status& status);
+
+}  // namespace stagecoach::rpc
+
+#endif  // STAGECOACH_RPC_CHANNEL_H_

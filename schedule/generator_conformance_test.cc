@@ -1,0 +1,251 @@
+// What every generator promises, for random shapes. A new kind needs no line
+// here; with one in `Table` its bubble and peaks are checked too.
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <random>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "schedule/generator.h"
+#include "schedule/lowering.h"
+#include "schedule/simulator.h"
+#include "schedule/verifier.h"
+
+namespace stagecoach::schedule {
+namespace {
+
+struct Shape {
+  int p = 1;
+  int v = 1;
+  int m = 1;
+  int k = 1;
+  bool tied = false;
+};
+
+// The published figures at equal costs, where there are closed ones; times in
+// units of one stage's F = I = W.
+struct Figures {
+  std::function<double(const Shape&)> bubble;
+  std::function<int(const Shape&, int worker)> peak_in_flight;
+  // Outputs held under release = "never"; empty: no closed form.
+  std::function<int(const Shape&, int worker)> held_never;
+};
+
+int InterleavedGroup(const Shape& s) {
+  if (s.m % s.p == 0) return s.p;
+  const int groups = std::max(1, s.m / s.p);
+  return (s.m + groups - 1) / groups;
+}
+
+const std::map<std::string, Figures>& Table() {
+  static const auto* const table = new std::map<std::string, Figures>{
+      {"gpipe",
+       {[](const Shape& s) { return 3.0 * (s.p - 1); },
+        [](const Shape& s, int) { return s.m; },
+        [](const Shape& s, int w) { return w == s.p - 1 ? 0 : s.m; }}},
+      {"1f1b",
+       {[](const Shape& s) { return 3.0 * (s.p - 1); },
+        [](const Shape& s, int w) { return std::min(s.m, s.p - w); },
+        [](const Shape& s, int w) {
+          return w == s.p - 1 ? 0 : std::min(s.m, s.p - w);
+        }}},
+      {"interleaved",
+       {[](const Shape& s) {
+          const int short_of = std::max(0, s.p - s.m);
+          return 3.0 * (s.p - 1 + (s.v - 1) * short_of);
+        },
+        [](const Shape& s, int w) {
+          return std::min(s.m * s.v, 2 * (s.p - w - 1) +
+                                         (s.v - 1) * InterleavedGroup(s) + 1);
+        },
+        nullptr}},
+      {"forward-only",
+       {[](const Shape& s) { return 1.0 * (s.p - 1) * s.v; },
+        [](const Shape&, int) { return 1; },
+        [](const Shape& s, int w) { return w == s.p - 1 ? 0 : 1; }}},
+  };
+  return *table;
+}
+
+class GeneratorConformanceTest : public ::testing::TestWithParam<Generator> {
+ protected:
+  Shape Random(std::mt19937* random) const {
+    const auto pick = [random](int high) {
+      return std::uniform_int_distribution<int>(1, high)(*random);
+    };
+    Shape shape;
+    shape.p = pick(12);
+    shape.v = pick(4);
+    shape.m = pick(40);
+    shape.k = pick(4);
+    shape.tied = pick(2) == 1;
+    const int only = GetParam().only_stages_per_worker;
+    if (only != 0) shape.v = only;
+    return shape;
+  }
+
+  Schedule Generated(const Shape& shape) const {
+    GenerateOptions options;
+    options.workers = shape.p;
+    options.stages_per_worker = shape.v;
+    options.microbatches = shape.m;
+    auto schedule = Generate(GetParam().kind, options);
+    EXPECT_TRUE(schedule.ok()) << schedule.status();
+    return *std::move(schedule);
+  }
+
+  Schedule Lowered(const Shape& shape) const {
+    LoweringOptions options;
+    options.send_budget = shape.k;
+    options.tied_embeddings = shape.tied;
+    auto schedule = Lower(Generated(shape), options);
+    EXPECT_TRUE(schedule.ok()) << schedule.status();
+    return *std::move(schedule);
+  }
+
+  VerifyOptions Demands(const Shape& shape) const {
+    VerifyOptions options;
+    options.tied_embeddings = shape.tied;
+    options.forward_only = !GetParam().trains;
+    return options;
+  }
+
+  // Runs `check` on 200 random shapes.
+  void ForRandomShapes(uint32_t seed,
+                       const std::function<void(const Shape&)>& check) const {
+    std::mt19937 random(seed);
+    for (int i = 0; i < 200 && !HasFailure(); ++i) {
+      const Shape shape = Random(&random);
+      SCOPED_TRACE(absl::StrCat("seed ", seed, ", case ", i, ": P=", shape.p,
+                                " V=", shape.v, " M=", shape.m, " K=", shape.k,
+                                " tied=", shape.tied));
+      check(shape);
+    }
+  }
+};
+
+// Also the shapes with a name: fewer microbatches than workers, one worker, one
+// microbatch, and all small ones.
+TEST_P(GeneratorConformanceTest, EverySmallShapeIsAccepted) {
+  const int only = GetParam().only_stages_per_worker;
+  for (int p = 1; p <= 6; ++p) {
+    for (int v = only == 0 ? 1 : only; v <= (only == 0 ? 3 : only); ++v) {
+      for (int m = 1; m <= 14; ++m) {
+        Shape shape;
+        shape.p = p;
+        shape.v = v;
+        shape.m = m;
+        const Verdict verdict = Verify(Lowered(shape), Demands(shape));
+        ASSERT_TRUE(verdict.ok) << "P=" << p << " V=" << v << " M=" << m << ": "
+                                << verdict.ToStatus();
+      }
+    }
+  }
+}
+
+TEST_P(GeneratorConformanceTest, TheVerifierAcceptsItBeforeAndAfterLowering) {
+  ForRandomShapes(1, [this](const Shape& shape) {
+    VerifyOptions compute = Demands(shape);
+    compute.tied_embeddings = false;
+    EXPECT_EQ(Verify(Generated(shape), compute).ToStatus(), absl::OkStatus());
+    EXPECT_EQ(Verify(Lowered(shape), Demands(shape)).ToStatus(),
+              absl::OkStatus());
+  });
+}
+
+TEST_P(GeneratorConformanceTest, EachParameterAddsUpMicrobatchesAscending) {
+  ForRandomShapes(2, [this](const Shape& shape) {
+    EXPECT_TRUE(Verify(Lowered(shape), Demands(shape)).ascending_accumulation);
+  });
+}
+
+TEST_P(GeneratorConformanceTest, BubbleIsThatOfTheTable) {
+  const auto figures = Table().find(std::string(GetParam().kind));
+  if (figures == Table().end()) GTEST_SKIP() << "no closed form";
+  ForRandomShapes(3, [&](const Shape& shape) {
+    const auto run = Simulate(Lowered(shape));
+    ASSERT_TRUE(run.ok()) << run.status();
+    const double bubble = figures->second.bubble(shape);
+    for (const WorkerTimes& worker : run->workers) {
+      EXPECT_DOUBLE_EQ(worker.idle, bubble);
+    }
+    EXPECT_DOUBLE_EQ(run->bubble_ratio, bubble / run->makespan);
+  });
+}
+
+TEST_P(GeneratorConformanceTest, PeakInFlightIsThatOfTheTable) {
+  const auto figures = Table().find(std::string(GetParam().kind));
+  if (figures == Table().end()) GTEST_SKIP() << "no closed form";
+  ForRandomShapes(4, [&](const Shape& shape) {
+    const Schedule schedule = Lowered(shape);
+    const Verdict verdict = Verify(schedule, Demands(shape));
+    const auto run = Simulate(schedule);
+    ASSERT_TRUE(run.ok()) << run.status();
+    for (int w = 0; w < shape.p; ++w) {
+      const int expected = figures->second.peak_in_flight(shape, w);
+      const size_t i = static_cast<size_t>(w);
+      EXPECT_EQ(verdict.peak_in_flight[i], expected) << "verified, w" << w;
+      EXPECT_EQ(run->workers[i].peak_in_flight, expected)
+          << "simulated, w" << w;
+    }
+  });
+}
+
+TEST_P(GeneratorConformanceTest, HeldOutputsWithoutReleaseAreThoseOfTheTable) {
+  const auto figures = Table().find(std::string(GetParam().kind));
+  if (figures == Table().end() || !figures->second.held_never) {
+    GTEST_SKIP() << "no closed form";
+  }
+  ForRandomShapes(5, [&](const Shape& shape) {
+    const auto run = Simulate(Lowered(shape));
+    ASSERT_TRUE(run.ok()) << run.status();
+    for (int w = 0; w < shape.p; ++w) {
+      EXPECT_EQ(run->workers[static_cast<size_t>(w)].peak_held_outputs_never,
+                figures->second.held_never(shape, w))
+          << "w" << w;
+    }
+  });
+}
+
+// K and D cost nothing at equal costs.
+TEST_P(GeneratorConformanceTest, LoweringDoesNotLengthenTheStep) {
+  ForRandomShapes(6, [this](const Shape& shape) {
+    const auto before = Simulate(Generated(shape));
+    const auto after = Simulate(Lowered(shape));
+    ASSERT_TRUE(before.ok()) << before.status();
+    ASSERT_TRUE(after.ok()) << after.status();
+    EXPECT_DOUBLE_EQ(after->makespan, before->makespan);
+  });
+}
+
+TEST_P(GeneratorConformanceTest, UnequalCostsRunToTheEndNoFasterThanTheWork) {
+  std::mt19937 random(7);
+  ForRandomShapes(7, [&](const Shape& shape) {
+    std::uniform_real_distribution<double> cost(0, 3);
+    SimulateOptions options;
+    options.costs.clear();
+    for (int s = 0; s < shape.p * shape.v; ++s) {
+      options.costs.push_back({cost(random), cost(random), cost(random)});
+    }
+    const auto run = Simulate(Lowered(shape), options);
+    ASSERT_TRUE(run.ok()) << run.status();
+    for (const WorkerTimes& worker : run->workers) {
+      EXPECT_LE(worker.busy, run->makespan + 1e-9);
+      EXPECT_GE(worker.idle, -1e-9);
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, GeneratorConformanceTest,
+                         ::testing::ValuesIn(Generators()),
+                         [](const ::testing::TestParamInfo<Generator>& kind) {
+                           std::string name(kind.param.kind);
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace stagecoach::schedule

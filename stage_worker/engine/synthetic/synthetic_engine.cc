@@ -1,0 +1,593 @@
+#include "stage_worker/engine/synthetic/synthetic_engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/sha256.h"
+#include "base/status.h"
+#include "job/model_shape.h"
+#include "memory/category.h"
+#include "stage_worker/engine/step_protocol.h"
+#include "stage_worker/engine/synthetic/checksum.h"
+#include "stage_worker/engine/synthetic/synthetic_tensor.h"
+
+namespace stagecoach::worker {
+namespace {
+
+using schedule::Action;
+using schedule::ActionKind;
+using TensorPtr = std::shared_ptr<SyntheticTensor>;
+
+Action Act(ActionKind kind, StageIndex stage, MicrobatchIndex microbatch) {
+  Action action;
+  action.kind = kind;
+  action.stage = stage;
+  action.microbatch = microbatch;
+  return action;
+}
+
+memory::Tag TagOf(memory::Category category, StageIndex stage = StageIndex(-1),
+                  MicrobatchIndex microbatch = MicrobatchIndex(-1)) {
+  memory::Tag tag;
+  tag.category = category;
+  tag.stage = stage;
+  tag.microbatch = microbatch;
+  return tag;
+}
+
+// One number, as a parameter or a tied gradient on the wire.
+TensorDescriptor OneNumber() {
+  TensorDescriptor descriptor;
+  descriptor.dtype = DType::kInt64;
+  descriptor.shape = {1};
+  return descriptor;
+}
+
+uint64_t Get(const TensorPtr& tensor) {
+  uint64_t number = 0;
+  std::memcpy(&number, tensor->data(), sizeof(number));
+  return number;
+}
+
+void Set(const TensorPtr& tensor, uint64_t number) {
+  std::memcpy(tensor->bytes(), &number, sizeof(number));
+}
+
+uint64_t Bits(double number) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, &number, sizeof(bits));
+  return bits;
+}
+
+// A parameter of one number.
+struct Leaf {
+  std::string name;
+  int64_t global_index = 0;
+  TensorPtr value;
+  TensorPtr gradient;
+  TensorPtr optimizer;  // only takes memory
+};
+
+// What a stage keeps of a microbatch between its forward and its backward.
+struct Kept {
+  TensorPtr input;
+  std::vector<TensorRef> retained;  // outputs of a retaining stage
+  uint64_t key = 0;
+  uint64_t weight_gradient = 0;  // between I and W
+};
+
+class SyntheticEngine final : public StageEngine {
+ public:
+  SyntheticEngine(const SyntheticOptions& synthetic,
+                  memory::AccountingAllocator* allocator,
+                  const EngineOptions& options);
+  absl::Status Build();
+
+  absl::StatusOr<TensorRef> Adopt(const TensorDescriptor& descriptor,
+                                  void* data,
+                                  std::shared_ptr<void> memory) override;
+  absl::Status BeginStep(StepIndex step, int64_t target_tokens) override;
+  absl::StatusOr<std::vector<TensorRef>> Forward(
+      StageIndex stage, MicrobatchIndex microbatch,
+      std::vector<TensorRef> inputs) override;
+  absl::StatusOr<std::vector<TensorRef>> Backward(
+      StageIndex stage, MicrobatchIndex microbatch,
+      std::vector<TensorRef> output_gradients) override;
+  absl::StatusOr<std::vector<TensorRef>> BackwardInput(
+      StageIndex stage, MicrobatchIndex microbatch,
+      std::vector<TensorRef> output_gradients) override;
+  absl::Status BackwardWeight(StageIndex stage,
+                              MicrobatchIndex microbatch) override;
+  std::string RetainingOp(StageIndex stage, MicrobatchIndex microbatch,
+                          const void* storage) override;
+  absl::Status ReduceTiedLocally() override;
+  absl::StatusOr<TensorRef> CopyTiedGradient() override;
+  absl::Status AddTiedGradient(const TensorRef& other) override;
+  absl::Status SetTiedGradient(const TensorRef& sum) override;
+  absl::StatusOr<GradientReport> FinishGradients() override;
+  absl::Status ApplyUpdate(const UpdateOptions& options) override;
+  void Drop() override;
+  absl::StatusOr<std::vector<ParameterDigest>> DigestParameters() override;
+
+ private:
+  using Key = std::pair<StageIndex, MicrobatchIndex>;
+
+  absl::StatusOr<Leaf> NewLeaf(const std::string& name, int64_t global_index);
+  absl::Status Before(const Action& action, size_t tensors);
+  absl::StatusOr<TokenBatch> ReadData(const StageAssignment& stage,
+                                      MicrobatchIndex microbatch);
+  absl::StatusOr<TensorPtr> NewBoundary(StageIndex stage,
+                                        MicrobatchIndex microbatch);
+  absl::StatusOr<TensorPtr> CheckBoundary(const std::vector<TensorRef>& tensors,
+                                          const std::string& place) const;
+  absl::StatusOr<TensorPtr> InputOf(const StageAssignment& stage,
+                                    MicrobatchIndex microbatch,
+                                    const std::vector<TensorRef>& inputs,
+                                    const TokenBatch& batch);
+  uint64_t KeyOf(const StageAssignment& stage,
+                 MicrobatchIndex microbatch) const;
+  void KeepLoss(MicrobatchIndex microbatch, const TensorPtr& output,
+                const TokenBatch& batch);
+  TensorRef KeepOutput(StageIndex stage, TensorPtr output, Kept* kept);
+  absl::StatusOr<std::vector<TensorRef>> InputGradient(
+      const Action& action, std::vector<TensorRef> output_gradients);
+  absl::Status CheckGradient(const Key& key, const Kept& kept,
+                             const TensorPtr& gradient) const;
+  void AddWeightGradient(const Action& action);
+  absl::StatusOr<Leaf*> Tied(bool owner, absl::string_view call);
+
+  const SyntheticOptions synthetic_;
+  memory::AccountingAllocator* const allocator_;
+  const EngineOptions options_;
+  const bool evaluates_;
+  const TensorDescriptor boundary_;
+  StepProtocol protocol_;
+  std::map<StageIndex, Leaf> weights_;
+  std::unique_ptr<Leaf> tied_owner_;
+  std::unique_ptr<Leaf> tied_copy_;
+  std::map<Key, Kept> kept_;
+  std::map<MicrobatchIndex, double> losses_;
+  int outputs_made_ = 0;
+  std::vector<TensorRef> leaked_;
+};
+
+bool Evaluates(const EngineOptions& options) {
+  return options.spec.pipeline.schedule == "forward-only";
+}
+
+StepProtocol::Options ProtocolOptions(const EngineOptions& options) {
+  StepProtocol::Options protocol;
+  protocol.stages = options.stages;
+  protocol.microbatches = options.spec.training.microbatches;
+  protocol.forward_only = Evaluates(options);
+  return protocol;
+}
+
+TensorDescriptor Boundary(const SyntheticOptions& synthetic,
+                          const EngineOptions& options) {
+  if (synthetic.boundary_bytes <= 0) return job::BoundaryOf(options.spec);
+  TensorDescriptor descriptor;
+  descriptor.dtype = DType::kUInt8;
+  descriptor.shape = {synthetic.boundary_bytes};
+  return descriptor;
+}
+
+SyntheticEngine::SyntheticEngine(const SyntheticOptions& synthetic,
+                                 memory::AccountingAllocator* allocator,
+                                 const EngineOptions& options)
+    : synthetic_(synthetic),
+      allocator_(allocator),
+      options_(options),
+      evaluates_(Evaluates(options)),
+      boundary_(Boundary(synthetic, options)),
+      protocol_(ProtocolOptions(options)) {}
+
+absl::StatusOr<Leaf> SyntheticEngine::NewLeaf(const std::string& name,
+                                              int64_t global_index) {
+  using memory::Category;
+  const TensorDescriptor one = OneNumber();
+  Leaf leaf;
+  leaf.name = name;
+  leaf.global_index = global_index;
+  SC_ASSIGN_OR_RETURN(
+      leaf.value,
+      SyntheticTensor::Allocate(one, TagOf(Category::kParameter), allocator_));
+  SC_ASSIGN_OR_RETURN(
+      leaf.gradient,
+      SyntheticTensor::Allocate(one, TagOf(Category::kGradient), allocator_));
+  SC_ASSIGN_OR_RETURN(
+      leaf.optimizer,
+      SyntheticTensor::Allocate(one, TagOf(Category::kOptimizer), allocator_));
+  Set(leaf.value, Mix(static_cast<uint64_t>(options_.spec.seed),
+                      static_cast<uint64_t>(global_index)));
+  return leaf;
+}
+
+absl::Status SyntheticEngine::Build() {
+  if (boundary_.bytes() == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the boundary between stages, ", boundary_.ToString(),
+                     ", has no bytes"));
+  }
+  // The tied parameter's copy begins with the owner's value.
+  const auto new_tied = [this](std::unique_ptr<Leaf>* leaf) {
+    auto made = NewLeaf("embedding.weight", 0);
+    if (made.ok()) *leaf = std::make_unique<Leaf>(std::move(made).value());
+    return made.status();
+  };
+  const bool tied = options_.spec.model.tie_embeddings;
+  for (const StageAssignment& stage : options_.stages) {
+    SC_ASSIGN_OR_RETURN(
+        weights_[stage.stage],
+        NewLeaf(absl::StrCat("stage.", stage.stage.value(), ".weight"),
+                stage.stage.value() + 1));
+    if (tied && stage.first) SC_RETURN_IF_ERROR(new_tied(&tied_owner_));
+    if (tied && stage.last) SC_RETURN_IF_ERROR(new_tied(&tied_copy_));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TensorRef> SyntheticEngine::Adopt(
+    const TensorDescriptor& descriptor, void* data,
+    std::shared_ptr<void> memory) {
+  SC_ASSIGN_OR_RETURN(
+      TensorRef tensor,
+      SyntheticTensor::Adopt(descriptor, data, std::move(memory)));
+  return tensor;
+}
+
+absl::Status SyntheticEngine::BeginStep(StepIndex step, int64_t target_tokens) {
+  SC_RETURN_IF_ERROR(protocol_.Begin(step, target_tokens));
+  kept_.clear();
+  losses_.clear();
+  for (auto& [stage, leaf] : weights_) Set(leaf.gradient, 0);
+  if (tied_owner_ != nullptr) Set(tied_owner_->gradient, 0);
+  if (tied_copy_ != nullptr) Set(tied_copy_->gradient, 0);
+  return absl::OkStatus();
+}
+
+absl::Status SyntheticEngine::Before(const Action& action, size_t tensors) {
+  SC_RETURN_IF_ERROR(protocol_.Check(action, tensors));
+  if (evaluates_ && action.kind != ActionKind::kForward) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(protocol_.Place(action.stage, action.microbatch),
+                     ": a forward-only job has no backward"));
+  }
+  if (!synthetic_.before_action) return absl::OkStatus();
+  return synthetic_.before_action(action);
+}
+
+absl::StatusOr<TokenBatch> SyntheticEngine::ReadData(
+    const StageAssignment& stage, MicrobatchIndex microbatch) {
+  if (options_.data == nullptr || (!stage.first && !stage.last)) {
+    return TokenBatch();
+  }
+  return options_.data->Read(protocol_.step(), microbatch);
+}
+
+absl::StatusOr<TensorPtr> SyntheticEngine::NewBoundary(
+    StageIndex stage, MicrobatchIndex microbatch) {
+  auto tensor = SyntheticTensor::Allocate(
+      boundary_, TagOf(memory::Category::kActivation, stage, microbatch),
+      allocator_);
+  if (tensor.ok()) return tensor;
+  return Annotate(tensor.status(), protocol_.Place(stage, microbatch));
+}
+
+absl::StatusOr<TensorPtr> SyntheticEngine::CheckBoundary(
+    const std::vector<TensorRef>& tensors, const std::string& place) const {
+  auto tensor = tensors.size() == 1
+                    ? std::dynamic_pointer_cast<SyntheticTensor>(tensors[0])
+                    : nullptr;
+  if (tensor != nullptr && tensor->size_bytes() == boundary_.bytes()) {
+    return tensor;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      place, ": needs one tensor of ", boundary_.bytes(), " bytes, has ",
+      tensor == nullptr ? "something else" : tensor->descriptor().ToString()));
+}
+
+uint64_t ChecksumOf(const std::vector<int64_t>& tokens) {
+  return Checksum(reinterpret_cast<const uint8_t*>(tokens.data()),
+                  tokens.size() * sizeof(int64_t));
+}
+
+uint64_t SyntheticEngine::KeyOf(const StageAssignment& stage,
+                                MicrobatchIndex microbatch) const {
+  uint64_t key = Mix(static_cast<uint64_t>(stage.stage.value()),
+                     static_cast<uint64_t>(protocol_.step().value()));
+  key = Mix(key, static_cast<uint64_t>(microbatch.value()));
+  key = Mix(key, Get(weights_.at(stage.stage).value));
+  if (stage.first && tied_owner_ != nullptr) {
+    key = Mix(key, Get(tied_owner_->value));
+  }
+  if (stage.last && tied_copy_ != nullptr) {
+    key = Mix(key, Get(tied_copy_->value));
+  }
+  return key;
+}
+
+// The first stage makes its input from the samples.
+absl::StatusOr<TensorPtr> SyntheticEngine::InputOf(
+    const StageAssignment& stage, MicrobatchIndex microbatch,
+    const std::vector<TensorRef>& inputs, const TokenBatch& batch) {
+  if (!stage.first) {
+    return CheckBoundary(inputs, protocol_.Place(stage.stage, microbatch));
+  }
+  SC_ASSIGN_OR_RETURN(TensorPtr input, NewBoundary(stage.stage, microbatch));
+  Stir(input->bytes(), input->size_bytes(), ChecksumOf(batch.inputs),
+       input->bytes());
+  return input;
+}
+
+void SyntheticEngine::KeepLoss(MicrobatchIndex microbatch,
+                               const TensorPtr& output,
+                               const TokenBatch& batch) {
+  const uint64_t number = Mix(Checksum(output->bytes(), output->size_bytes()),
+                              ChecksumOf(batch.targets));
+  const int64_t tokens = options_.spec.training.microbatch_size *
+                         options_.spec.data.sequence_length;
+  // A mean between 0 and 8, where the loss of a byte model lies.
+  losses_[microbatch] = 8 * ToUnit(number) * static_cast<double>(tokens);
+}
+
+TensorRef SyntheticEngine::KeepOutput(StageIndex stage, TensorPtr output,
+                                      Kept* kept) {
+  const auto& retaining = synthetic_.retaining_stages;
+  if (std::find(retaining.begin(), retaining.end(), stage) != retaining.end()) {
+    kept->retained.push_back(output);
+  }
+  if (++outputs_made_ == synthetic_.leak_output_at) leaked_.push_back(output);
+  return output;
+}
+
+absl::StatusOr<std::vector<TensorRef>> SyntheticEngine::Forward(
+    StageIndex stage, MicrobatchIndex microbatch,
+    std::vector<TensorRef> inputs) {
+  const Action action = Act(ActionKind::kForward, stage, microbatch);
+  SC_RETURN_IF_ERROR(Before(action, inputs.size()));
+  SC_ASSIGN_OR_RETURN(const StageAssignment* const held, protocol_.Find(stage));
+  SC_ASSIGN_OR_RETURN(const TokenBatch batch, ReadData(*held, microbatch));
+  Kept kept;
+  SC_ASSIGN_OR_RETURN(kept.input, InputOf(*held, microbatch, inputs, batch));
+  kept.key = KeyOf(*held, microbatch);
+  SC_ASSIGN_OR_RETURN(TensorPtr output, NewBoundary(stage, microbatch));
+  Stir(kept.input->bytes(), kept.input->size_bytes(), kept.key,
+       output->bytes());
+  std::vector<TensorRef> outputs;
+  if (held->last) {
+    KeepLoss(microbatch, output, batch);
+  } else {
+    outputs.push_back(KeepOutput(stage, std::move(output), &kept));
+  }
+  if (!evaluates_) kept_[{stage, microbatch}] = std::move(kept);
+  protocol_.Record(action);
+  return outputs;
+}
+
+// A gradient stands for the output it belongs to: undoing the forward must give
+// the input, which is still here.
+absl::Status SyntheticEngine::CheckGradient(const Key& key, const Kept& kept,
+                                            const TensorPtr& gradient) const {
+  std::vector<uint8_t> undone(gradient->size_bytes());
+  Invert(gradient->bytes(), undone.size(), undone.data());
+  Unstir(undone.data(), undone.size(), kept.key, undone.data());
+  if (std::memcmp(undone.data(), kept.input->data(), undone.size()) == 0) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(absl::StrCat(
+      protocol_.Place(key.first, key.second),
+      ": the gradient does not belong to this output, or the input was "
+      "overwritten"));
+}
+
+absl::StatusOr<std::vector<TensorRef>> SyntheticEngine::InputGradient(
+    const Action& action, std::vector<TensorRef> output_gradients) {
+  SC_ASSIGN_OR_RETURN(const StageAssignment* const held,
+                      protocol_.Find(action.stage));
+  const Key key(action.stage, action.microbatch);
+  Kept& kept = kept_[key];
+  if (!held->last) {
+    SC_ASSIGN_OR_RETURN(const TensorPtr gradient,
+                        CheckBoundary(output_gradients,
+                                      protocol_.Place(key.first, key.second)));
+    SC_RETURN_IF_ERROR(CheckGradient(key, kept, gradient));
+  }
+  std::vector<TensorRef> input_gradients;
+  if (!held->first) {
+    SC_ASSIGN_OR_RETURN(TensorPtr gradient, NewBoundary(key.first, key.second));
+    Invert(kept.input->bytes(), kept.input->size_bytes(), gradient->bytes());
+    input_gradients.push_back(std::move(gradient));
+  }
+  kept.weight_gradient =
+      Mix(kept.key, Checksum(kept.input->bytes(), kept.input->size_bytes()));
+  kept.input = nullptr;
+  kept.retained.clear();
+  return input_gradients;
+}
+
+// The stage's own weight feels the order of the microbatches, as floating-point
+// sums do; the tied parameter, whose parts meet in another way, does not.
+void SyntheticEngine::AddWeightGradient(const Action& action) {
+  const Key key(action.stage, action.microbatch);
+  const uint64_t part = kept_[key].weight_gradient;
+  kept_.erase(key);
+  const TensorPtr& gradient = weights_.at(action.stage).gradient;
+  Set(gradient, Mix(Get(gradient), part));
+  const StageAssignment* const held = protocol_.Find(action.stage).value();
+  if (held->first && tied_owner_ != nullptr) {
+    Set(tied_owner_->gradient, Get(tied_owner_->gradient) + part);
+  }
+  if (held->last && tied_copy_ != nullptr) {
+    Set(tied_copy_->gradient, Get(tied_copy_->gradient) + part);
+  }
+}
+
+absl::StatusOr<std::vector<TensorRef>> SyntheticEngine::Backward(
+    StageIndex stage, MicrobatchIndex microbatch,
+    std::vector<TensorRef> output_gradients) {
+  const Action action = Act(ActionKind::kBackward, stage, microbatch);
+  SC_RETURN_IF_ERROR(Before(action, output_gradients.size()));
+  SC_ASSIGN_OR_RETURN(std::vector<TensorRef> input_gradients,
+                      InputGradient(action, std::move(output_gradients)));
+  AddWeightGradient(action);
+  protocol_.Record(action);
+  return input_gradients;
+}
+
+absl::StatusOr<std::vector<TensorRef>> SyntheticEngine::BackwardInput(
+    StageIndex stage, MicrobatchIndex microbatch,
+    std::vector<TensorRef> output_gradients) {
+  const Action action = Act(ActionKind::kBackwardInput, stage, microbatch);
+  SC_RETURN_IF_ERROR(Before(action, output_gradients.size()));
+  SC_ASSIGN_OR_RETURN(std::vector<TensorRef> input_gradients,
+                      InputGradient(action, std::move(output_gradients)));
+  protocol_.Record(action);
+  return input_gradients;
+}
+
+absl::Status SyntheticEngine::BackwardWeight(StageIndex stage,
+                                             MicrobatchIndex microbatch) {
+  const Action action = Act(ActionKind::kBackwardWeight, stage, microbatch);
+  SC_RETURN_IF_ERROR(Before(action, 0));
+  AddWeightGradient(action);
+  protocol_.Record(action);
+  return absl::OkStatus();
+}
+
+std::string SyntheticEngine::RetainingOp(StageIndex stage,
+                                         MicrobatchIndex microbatch,
+                                         const void* storage) {
+  const auto kept = kept_.find({stage, microbatch});
+  if (kept == kept_.end()) return "";
+  for (const TensorRef& output : kept->second.retained) {
+    if (output->storage() == storage) return "TanhBackward0";
+  }
+  return "";
+}
+
+absl::StatusOr<Leaf*> SyntheticEngine::Tied(bool owner,
+                                            absl::string_view call) {
+  SC_RETURN_IF_ERROR(protocol_.CheckRunning(call));
+  Leaf* const leaf = owner ? tied_owner_.get() : tied_copy_.get();
+  if (leaf != nullptr) return leaf;
+  return absl::FailedPreconditionError(absl::StrCat(
+      call, ": this worker does not hold that leaf of a tied parameter"));
+}
+
+absl::Status SyntheticEngine::ReduceTiedLocally() {
+  SC_ASSIGN_OR_RETURN(Leaf* const first, Tied(true, "ReduceTiedLocally"));
+  SC_ASSIGN_OR_RETURN(Leaf* const last, Tied(false, "ReduceTiedLocally"));
+  Set(first->gradient, Get(first->gradient) + Get(last->gradient));
+  Set(last->gradient, Get(first->gradient));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TensorRef> SyntheticEngine::CopyTiedGradient() {
+  SC_ASSIGN_OR_RETURN(Leaf* const leaf,
+                      Tied(tied_owner_ != nullptr, "CopyTiedGradient"));
+  SC_ASSIGN_OR_RETURN(
+      TensorPtr copy,
+      SyntheticTensor::Allocate(OneNumber(), TagOf(memory::Category::kWireSend),
+                                allocator_));
+  Set(copy, Get(leaf->gradient));
+  return TensorRef(std::move(copy));
+}
+
+absl::StatusOr<uint64_t> TiedNumber(const TensorRef& tensor) {
+  const auto number = std::dynamic_pointer_cast<SyntheticTensor>(tensor);
+  if (number == nullptr || !(number->descriptor() == OneNumber())) {
+    return absl::InvalidArgumentError("not a tied gradient of this engine");
+  }
+  return Get(number);
+}
+
+absl::Status SyntheticEngine::AddTiedGradient(const TensorRef& other) {
+  SC_ASSIGN_OR_RETURN(Leaf* const leaf, Tied(true, "AddTiedGradient"));
+  SC_ASSIGN_OR_RETURN(const uint64_t number, TiedNumber(other));
+  Set(leaf->gradient, Get(leaf->gradient) + number);
+  return absl::OkStatus();
+}
+
+absl::Status SyntheticEngine::SetTiedGradient(const TensorRef& sum) {
+  SC_ASSIGN_OR_RETURN(Leaf* const leaf, Tied(false, "SetTiedGradient"));
+  SC_ASSIGN_OR_RETURN(const uint64_t number, TiedNumber(sum));
+  Set(leaf->gradient, number);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<GradientReport> SyntheticEngine::FinishGradients() {
+  SC_RETURN_IF_ERROR(protocol_.Finish());
+  GradientReport report;
+  for (const auto& [microbatch, loss_sum] : losses_) {
+    MicrobatchLoss loss;
+    loss.microbatch = microbatch;
+    loss.loss_sum = loss_sum;
+    report.losses.push_back(loss);
+  }
+  const auto add = [&report](const Leaf& leaf) {
+    ParameterNorm norm;
+    norm.global_index = leaf.global_index;
+    norm.squared = ToUnit(Get(leaf.gradient));
+    report.norms.push_back(norm);
+  };
+  if (tied_owner_ != nullptr) add(*tied_owner_);
+  for (const auto& [stage, leaf] : weights_) add(leaf);
+  return report;
+}
+
+absl::Status SyntheticEngine::ApplyUpdate(const UpdateOptions& options) {
+  SC_RETURN_IF_ERROR(protocol_.Update(options.step));
+  if (evaluates_) return absl::OkStatus();
+  const auto update = [&options](const Leaf& leaf) {
+    uint64_t value = Mix(Get(leaf.value), Get(leaf.gradient));
+    value = Mix(value, Bits(options.clip_factor));
+    value = Mix(value, Bits(options.learning_rate));
+    Set(leaf.value, value);
+  };
+  for (const auto& [stage, leaf] : weights_) update(leaf);
+  if (tied_owner_ != nullptr) update(*tied_owner_);
+  if (tied_copy_ != nullptr) update(*tied_copy_);
+  return absl::OkStatus();
+}
+
+void SyntheticEngine::Drop() {
+  protocol_.Drop();
+  kept_.clear();
+  losses_.clear();
+}
+
+absl::StatusOr<std::vector<ParameterDigest>>
+SyntheticEngine::DigestParameters() {
+  std::vector<ParameterDigest> digests;
+  const auto add = [&digests](const Leaf& leaf) {
+    Sha256 sha256;
+    sha256.Update(leaf.value->data(), leaf.value->size_bytes());
+    ParameterDigest digest;
+    digest.name = leaf.name;
+    digest.descriptor = leaf.value->descriptor();
+    digest.sha256 = sha256.FinishHex();
+    digests.push_back(std::move(digest));
+  };
+  if (tied_owner_ != nullptr) add(*tied_owner_);
+  for (const auto& [stage, leaf] : weights_) add(leaf);
+  return digests;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StageEngine>> NewSyntheticEngine(
+    const SyntheticOptions& synthetic, memory::AccountingAllocator* allocator,
+    const EngineOptions& options) {
+  auto engine =
+      std::make_unique<SyntheticEngine>(synthetic, allocator, options);
+  SC_RETURN_IF_ERROR(engine->Build());
+  return engine;
+}
+
+}  // namespace stagecoach::worker

@@ -1,0 +1,150 @@
+#include "stage_worker/engine/torch/autograd_edges.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/edge.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/csrc/dynamo/compiled_autograd.h>
+
+#include <stdexcept>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "stage_worker/engine/torch/saved_tensors.h"
+
+namespace stagecoach::worker {
+namespace {
+
+namespace autograd = torch::autograd;
+
+// The far end of a stage's graph: takes the gradient of one input and holds
+// nothing of the input itself.
+class InputBoundary final : public autograd::Node {
+ public:
+  explicit InputBoundary(const at::Tensor& input)
+      : sizes_(input.sizes().vec()), options_(input.options()) {
+    add_input_metadata(input);
+  }
+
+  autograd::variable_list apply(autograd::variable_list&& gradients) override {
+    gradient_ = std::move(gradients[0]);
+    return {};
+  }
+  std::string name() const override { return "StageInput"; }
+  // Saves nothing; see OpThatSaved.
+  void compiled_args(
+      torch::dynamo::autograd::CompiledNodeArgs& /*args*/) const override {}
+
+  at::Tensor TakeGradient() {
+    if (!gradient_.defined()) return at::zeros(sizes_, options_);
+    return std::move(gradient_);
+  }
+
+ private:
+  const std::vector<int64_t> sizes_;
+  const at::TensorOptions options_;
+  at::Tensor gradient_;
+};
+
+// An output that carries a gradient. The edge is empty where the model cut it
+// off from autograd: its gradient is then received and ignored.
+struct KeptOutput {
+  autograd::Edge edge;
+  std::vector<int64_t> sizes;
+  at::ScalarType type = at::kFloat;
+};
+
+void CheckFits(const KeptOutput& output, const at::Tensor& gradient) {
+  if (gradient.sizes() == at::IntArrayRef(output.sizes) &&
+      gradient.scalar_type() == output.type) {
+    return;
+  }
+  throw std::invalid_argument(absl::StrCat(
+      "the gradient is ", c10::toString(gradient.scalar_type()), "[",
+      absl::StrJoin(gradient.sizes(), ", "), "], the output was ",
+      c10::toString(output.type), "[", absl::StrJoin(output.sizes, ", "), "]"));
+}
+
+}  // namespace
+
+struct MicrobatchGraph::State {
+  void CheckFit(const std::vector<at::Tensor>& gradients) const;
+
+  std::vector<KeptOutput> outputs;
+  std::vector<std::shared_ptr<InputBoundary>> inputs;
+};
+
+MicrobatchGraph::MicrobatchGraph() : state_(std::make_unique<State>()) {}
+MicrobatchGraph::~MicrobatchGraph() = default;
+MicrobatchGraph::MicrobatchGraph(MicrobatchGraph&&) noexcept = default;
+MicrobatchGraph& MicrobatchGraph::operator=(MicrobatchGraph&&) noexcept =
+    default;
+
+at::Tensor MicrobatchGraph::MarkInput(const at::Tensor& received) {
+  at::Tensor input = received.detach();
+  if (!input.is_floating_point()) return input;
+  auto boundary = std::make_shared<InputBoundary>(input);
+  autograd::impl::set_gradient_edge(input, autograd::Edge(boundary, 0));
+  state_->inputs.push_back(std::move(boundary));
+  return input;
+}
+
+void MicrobatchGraph::KeepOutput(const at::Tensor& output) {
+  if (!output.is_floating_point()) return;
+  KeptOutput kept;
+  if (output.requires_grad()) kept.edge = autograd::impl::gradient_edge(output);
+  kept.sizes = output.sizes().vec();
+  kept.type = output.scalar_type();
+  state_->outputs.push_back(std::move(kept));
+}
+
+void MicrobatchGraph::State::CheckFit(
+    const std::vector<at::Tensor>& gradients) const {
+  if (gradients.size() != outputs.size()) {
+    throw std::invalid_argument(absl::StrCat(gradients.size(),
+                                             " output gradients for ",
+                                             outputs.size(), " outputs"));
+  }
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    CheckFits(outputs[i], gradients[i]);
+  }
+}
+
+std::vector<at::Tensor> MicrobatchGraph::Backward(
+    std::vector<at::Tensor> output_gradients) {
+  state_->CheckFit(output_gradients);
+  autograd::edge_list roots;
+  autograd::variable_list gradients;
+  for (size_t i = 0; i < output_gradients.size(); ++i) {
+    if (!state_->outputs[i].edge.is_valid()) continue;
+    roots.push_back(std::move(state_->outputs[i].edge));
+    gradients.push_back(output_gradients[i]);
+  }
+  state_->outputs.clear();
+  if (!roots.empty()) {
+    // `output_gradients` keeps a second reference, so that the engine, which
+    // adds into a gradient that nobody else holds, does not write into a
+    // received one and hand its slot on as the input's gradient.
+    autograd::Engine::get_default_engine().execute(
+        roots, gradients, /*keep_graph=*/false, /*create_graph=*/false,
+        /*accumulate_grad=*/true);
+  }
+  std::vector<at::Tensor> input_gradients;
+  for (const auto& input : state_->inputs) {
+    input_gradients.push_back(input->TakeGradient());
+  }
+  state_->inputs.clear();
+  return input_gradients;
+}
+
+std::string MicrobatchGraph::OpThatSaved(const void* storage) const {
+  autograd::edge_list roots;
+  for (const KeptOutput& output : state_->outputs) {
+    roots.push_back(output.edge);
+  }
+  return worker::OpThatSaved(roots, storage);
+}
+
+}  // namespace stagecoach::worker

@@ -1,0 +1,202 @@
+#include "stage_worker/engine/torch/parameter_store.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/sha256.h"
+#include "memory/category.h"
+
+namespace stagecoach::worker {
+namespace {
+
+constexpr int64_t kAlignment = 16;  // elements
+
+int64_t Elements(const StageParameter& parameter) {
+  int64_t elements = 1;
+  for (const int64_t size : parameter.shape) elements *= size;
+  return elements;
+}
+
+int64_t Padded(const StageParameter& parameter) {
+  return (Elements(parameter) + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+bool Decays(const StageParameter* parameter) {
+  return parameter->shape.size() >= 2;
+}
+
+std::vector<StageParameter*> BufferOrder(
+    std::vector<StageParameter*> parameters) {
+  std::stable_partition(parameters.begin(), parameters.end(), Decays);
+  return parameters;
+}
+
+std::vector<const StageParameter*> CountedInGlobalOrder(
+    const std::vector<StageParameter*>& parameters) {
+  std::vector<const StageParameter*> counted;
+  for (const StageParameter* parameter : parameters) {
+    if (!parameter->tied_copy) counted.push_back(parameter);
+  }
+  std::sort(counted.begin(), counted.end(),
+            [](const StageParameter* a, const StageParameter* b) {
+              return a->global_index < b->global_index;
+            });
+  return counted;
+}
+
+at::Tensor Zeros(memory::Category category, const at::Device& device,
+                 at::IntArrayRef shape) {
+  memory::Tag tag;
+  tag.category = category;
+  const memory::ScopedTag scope(tag);
+  return at::zeros(shape, at::TensorOptions().dtype(at::kFloat).device(device));
+}
+
+// In double, and in pieces: a double copy of a whole embedding would be twice
+// its gradient.
+double SquaredNorm(const at::Tensor& gradient) {
+  constexpr int64_t kPiece = int64_t{1} << 16;
+  const at::Tensor flat = gradient.view({-1});
+  double sum = 0;
+  for (int64_t begin = 0; begin < flat.numel(); begin += kPiece) {
+    const at::Tensor piece =
+        flat.narrow(0, begin, std::min(kPiece, flat.numel() - begin))
+            .to(at::kDouble);
+    sum += at::dot(piece, piece).item<double>();
+  }
+  return sum;
+}
+
+}  // namespace
+
+ParameterStore::ParameterStore(const job::TrainingSpec& training,
+                               const at::Device& device,
+                               std::vector<StageParameter*> parameters)
+    : training_(training), parameters_(BufferOrder(std::move(parameters))) {
+  const at::NoGradGuard no_grad;
+  int64_t decaying = 0;
+  int64_t elements = 0;
+  for (StageParameter* parameter : parameters_) {
+    elements += Padded(*parameter);
+    if (Decays(parameter)) decaying = elements;
+    if (parameter->tied_copy) {
+      tied_copy_ = parameter;
+    } else if (parameter->tied) {
+      tied_owner_ = parameter;
+    }
+  }
+  AllocateBuffers(device, elements);
+  BindViews();
+  MakeRanges(decaying, elements);
+  Initialise();
+}
+
+void ParameterStore::AllocateBuffers(const at::Device& device,
+                                     int64_t elements) {
+  values_ = Zeros(memory::Category::kParameter, device, {elements});
+  gradients_ = Zeros(memory::Category::kGradient, device, {elements});
+  if (training_.optimizer != job::OptimizerKind::kAdamW) return;
+  constexpr memory::Category kOptimizer = memory::Category::kOptimizer;
+  averages_ = Zeros(kOptimizer, device, {elements});
+  squared_averages_ = Zeros(kOptimizer, device, {elements});
+  step_ = Zeros(kOptimizer, device, {});
+}
+
+void ParameterStore::BindViews() {
+  int64_t offset = 0;
+  for (StageParameter* parameter : parameters_) {
+    const int64_t elements = Elements(*parameter);
+    parameter->value = values_.narrow(0, offset, elements)
+                           .view(parameter->shape)
+                           .detach()
+                           .requires_grad_(true);
+    parameter->gradient =
+        gradients_.narrow(0, offset, elements).view(parameter->shape);
+    // Autograd adds to a gradient that is there, in place.
+    parameter->value.mutable_grad() = parameter->gradient;
+    offset += Padded(*parameter);
+  }
+}
+
+void ParameterStore::MakeRanges(int64_t decaying, int64_t elements) {
+  const auto add = [this](int64_t begin, int64_t end, double weight_decay) {
+    if (begin == end) return;
+    Range range;
+    range.values = values_.narrow(0, begin, end - begin);
+    range.gradients = gradients_.narrow(0, begin, end - begin);
+    if (averages_.defined()) {
+      range.averages = averages_.narrow(0, begin, end - begin);
+      range.squared_averages = squared_averages_.narrow(0, begin, end - begin);
+    }
+    range.weight_decay = weight_decay;
+    ranges_.push_back(std::move(range));
+  };
+  add(0, decaying, training_.weight_decay);
+  add(decaying, elements, 0);
+}
+
+void ParameterStore::Initialise() {
+  for (StageParameter* parameter : parameters_) {
+    parameter->initialise(parameter->value);
+  }
+}
+
+void ParameterStore::ZeroGradients() { gradients_.zero_(); }
+
+std::vector<ParameterNorm> ParameterStore::SquaredNorms() const {
+  const at::NoGradGuard no_grad;
+  std::vector<ParameterNorm> norms;
+  for (const StageParameter* parameter : CountedInGlobalOrder(parameters_)) {
+    ParameterNorm norm;
+    norm.global_index = parameter->global_index;
+    norm.squared = SquaredNorm(parameter->gradient);
+    norms.push_back(norm);
+  }
+  return norms;
+}
+
+void ParameterStore::Update(const UpdateOptions& options) {
+  const at::NoGradGuard no_grad;
+  if (options.clip_factor < 1) gradients_.mul_(options.clip_factor);
+  if (training_.optimizer == job::OptimizerKind::kAdamW) {
+    AdamW(options);
+  } else {
+    values_.add_(gradients_, -options.learning_rate);
+  }
+}
+
+void ParameterStore::AdamW(const UpdateOptions& options) {
+  step_.fill_(static_cast<double>(options.step.value() + 1));
+  for (Range& range : ranges_) {
+    at::_fused_adamw_({range.values}, {range.gradients}, {range.averages},
+                      {range.squared_averages}, /*max_exp_avg_sqs=*/{}, {step_},
+                      options.learning_rate, training_.betas[0],
+                      training_.betas[1], range.weight_decay, training_.epsilon,
+                      /*amsgrad=*/false, /*maximize=*/false);
+  }
+}
+
+std::vector<ParameterDigest> ParameterStore::Digests() const {
+  std::vector<ParameterDigest> digests;
+  for (const StageParameter* parameter : CountedInGlobalOrder(parameters_)) {
+    const at::Tensor value = parameter->value.detach().cpu();
+    Sha256 sha256;
+    sha256.Update(value.const_data_ptr(), value.nbytes());
+    ParameterDigest digest;
+    digest.name = parameter->name;
+    digest.descriptor.dtype = DType::kFloat32;
+    digest.descriptor.shape = parameter->shape;
+    digest.sha256 = sha256.FinishHex();
+    digests.push_back(std::move(digest));
+  }
+  return digests;
+}
+
+int64_t ParameterStore::buffer_bytes() const {
+  return static_cast<int64_t>(values_.nbytes());
+}
+
+}  // namespace stagecoach::worker

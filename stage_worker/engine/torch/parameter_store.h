@@ -1,0 +1,80 @@
+#ifndef STAGECOACH_STAGE_WORKER_ENGINE_TORCH_PARAMETER_STORE_H_
+#define STAGECOACH_STAGE_WORKER_ENGINE_TORCH_PARAMETER_STORE_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "job/job_spec.h"
+#include "stage_worker/engine/stage_engine.h"
+#include "stage_worker/model/stage_model.h"
+
+namespace stagecoach::worker {
+
+// All parameters of one worker, their gradients and their optimizer state, each
+// kind in one flat float32 buffer:
+//
+//   [ parameters that decay: 2 and more dimensions | the rest ]
+//
+// so that an optimizer step is one fused call for each of the two ranges. Every
+// parameter begins at a multiple of 16 elements (64 bytes: a cache line, and
+// the widest vector): where a parameter lies in the buffer does not change its
+// bits. The gaps are zero and stay zero.
+//
+// Methods throw what torch throws. Single-executor.
+class ParameterStore {
+ public:
+  // Fills value and gradient of each parameter and initialises the values.
+  // `parameters` must outlive the store.
+  ParameterStore(const job::TrainingSpec& training, const at::Device& device,
+                 std::vector<StageParameter*> parameters);
+
+  void ZeroGradients();
+  // Sums of squares in double, in global order; tied ones by the owner only.
+  std::vector<ParameterNorm> SquaredNorms() const;
+  // Clips the gradients (in place) and takes one optimizer step.
+  void Update(const UpdateOptions& options);
+  // SHA-256 of each parameter's bytes, in global order; tied ones by the owner
+  // only.
+  std::vector<ParameterDigest> Digests() const;
+
+  // The two leaves of the tied parameter, null where this worker lacks them.
+  StageParameter* tied_owner() const { return tied_owner_; }
+  StageParameter* tied_copy() const { return tied_copy_; }
+
+  // Bytes of the parameter buffer, gaps included; the gradient has as many, the
+  // optimizer twice as many and a step counter of 4 (AdamW), or none (SGD).
+  int64_t buffer_bytes() const;
+
+ private:
+  // A stretch of the buffers that one optimizer call covers.
+  struct Range {
+    at::Tensor values;
+    at::Tensor gradients;
+    at::Tensor averages;          // of the gradient; AdamW only
+    at::Tensor squared_averages;  // AdamW only
+    double weight_decay = 0;
+  };
+
+  void AllocateBuffers(const at::Device& device, int64_t elements);
+  void BindViews();
+  void MakeRanges(int64_t decaying, int64_t elements);
+  void Initialise();
+  void AdamW(const UpdateOptions& options);
+
+  const job::TrainingSpec training_;
+  const std::vector<StageParameter*> parameters_;  // in buffer order
+  StageParameter* tied_owner_ = nullptr;
+  StageParameter* tied_copy_ = nullptr;
+  at::Tensor values_;
+  at::Tensor gradients_;
+  at::Tensor averages_;
+  at::Tensor squared_averages_;
+  at::Tensor step_;
+  std::vector<Range> ranges_;
+};
+
+}  // namespace stagecoach::worker
+
+#endif  // STAGECOACH_STAGE_WORKER_ENGINE_TORCH_PARAMETER_STORE_H_

@@ -1,0 +1,25 @@
+#ifndef STAGECOACH_STAGE_WORKER_ENGINE_TORCH_SAVED_TENSORS_H_
+#define STAGECOACH_STAGE_WORKER_ENGINE_TORCH_SAVED_TENSORS_H_
+
+#include <string>
+#include <vector>
+
+namespace torch::autograd {
+struct Edge;
+}  // namespace torch::autograd
+
+namespace stagecoach::worker {
+
+// The name of the op ("TanhBackward0") in the graph behind `roots` that saved a
+// tensor with this storage (see StorageIdentity) for its backward; "" if none
+// did. Where several did, the one nearest to the roots.
+//
+// Walks the graph when asked and costs nothing otherwise: every generated node
+// lists its saved tensors to the visitor of compiled autograd
+// (Node::compiled_args). A hand-written node must implement it to be seen.
+std::string OpThatSaved(const std::vector<torch::autograd::Edge>& roots,
+                        const void* storage);
+
+}  // namespace stagecoach::worker
+
+#endif  // STAGECOACH_STAGE_WORKER_ENGINE_TORCH_SAVED_TENSORS_H_

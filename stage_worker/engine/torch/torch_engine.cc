@@ -1,0 +1,533 @@
+#include "stage_worker/engine/torch/torch_engine.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/headeronly/version.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <stdexcept>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "memory/category.h"
+#include "stage_worker/engine/step_protocol.h"
+#include "stage_worker/engine/torch/autograd_edges.h"
+#include "stage_worker/engine/torch/cpu_allocator.h"
+#include "stage_worker/engine/torch/device.h"
+#include "stage_worker/engine/torch/parameter_store.h"
+#include "stage_worker/engine/torch/torch_status.h"
+#include "stage_worker/engine/torch/torch_tensor.h"
+
+namespace stagecoach::worker {
+namespace {
+
+using schedule::Action;
+using schedule::ActionKind;
+using Tensors = std::vector<at::Tensor>;
+
+Action Act(ActionKind kind, StageIndex stage, MicrobatchIndex microbatch) {
+  Action action;
+  action.kind = kind;
+  action.stage = stage;
+  action.microbatch = microbatch;
+  return action;
+}
+
+memory::Tag ActivationTag(StageIndex stage, MicrobatchIndex microbatch) {
+  memory::Tag tag;
+  tag.category = memory::Category::kActivation;
+  tag.stage = stage;
+  tag.microbatch = microbatch;
+  return tag;
+}
+
+memory::Tag PlainTag(memory::Category category) {
+  memory::Tag tag;
+  tag.category = category;
+  return tag;
+}
+
+// Throws std::invalid_argument for a tensor of another engine.
+const at::Tensor& TensorOf(const TensorRef& ref) {
+  const auto* const tensor = dynamic_cast<const TorchTensor*>(ref.get());
+  if (tensor == nullptr) {
+    throw std::invalid_argument("a tensor that is not of this engine");
+  }
+  return tensor->tensor();
+}
+
+Tensors TensorsOf(const std::vector<TensorRef>& refs) {
+  Tensors tensors;
+  for (const TensorRef& ref : refs) tensors.push_back(TensorOf(ref));
+  return tensors;
+}
+
+at::Tensor CopyTokens(const std::vector<int64_t>& tokens,
+                      const TokenBatch& batch, const at::Device& device) {
+  const int64_t expected = batch.rows * batch.sequence_length;
+  if (static_cast<int64_t>(tokens.size()) != expected) {
+    throw std::invalid_argument(
+        absl::StrCat(tokens.size(),
+                     " tokens from the data source, not rows x "
+                     "sequence length = ",
+                     expected));
+  }
+  at::Tensor copy = at::empty({batch.rows, batch.sequence_length}, at::kLong);
+  std::copy(tokens.begin(), tokens.end(), copy.mutable_data_ptr<int64_t>());
+  return copy.to(device);
+}
+
+class TorchEngine final : public StageEngine {
+ public:
+  TorchEngine(const EngineOptions& options, const at::Device& device)
+      : device_(device),
+        data_(options.data),
+        training_(options.spec.training),
+        evaluates_(options.spec.pipeline.schedule == "forward-only"),
+        protocol_(ProtocolOptions(options)) {}
+
+  // Makes the models and their parameters. Once, before anything else.
+  absl::Status Build(const EngineOptions& options,
+                     const StageModelFactory& factory);
+
+  absl::StatusOr<TensorRef> Adopt(const TensorDescriptor& descriptor,
+                                  void* data,
+                                  std::shared_ptr<void> memory) override;
+  absl::Status BeginStep(StepIndex step, int64_t target_tokens) override;
+  absl::StatusOr<std::vector<TensorRef>> Forward(
+      StageIndex stage, MicrobatchIndex microbatch,
+      std::vector<TensorRef> inputs) override;
+  absl::StatusOr<std::vector<TensorRef>> Backward(
+      StageIndex stage, MicrobatchIndex microbatch,
+      std::vector<TensorRef> output_gradients) override;
+  absl::StatusOr<std::vector<TensorRef>> BackwardInput(
+      StageIndex stage, MicrobatchIndex microbatch,
+      std::vector<TensorRef> output_gradients) override;
+  absl::Status BackwardWeight(StageIndex stage,
+                              MicrobatchIndex microbatch) override;
+  std::string RetainingOp(StageIndex stage, MicrobatchIndex microbatch,
+                          const void* storage) override;
+  absl::Status ReduceTiedLocally() override;
+  absl::StatusOr<TensorRef> CopyTiedGradient() override;
+  absl::Status AddTiedGradient(const TensorRef& other) override;
+  absl::Status SetTiedGradient(const TensorRef& sum) override;
+  absl::StatusOr<GradientReport> FinishGradients() override;
+  absl::Status ApplyUpdate(const UpdateOptions& options) override;
+  void Drop() override;
+  absl::StatusOr<std::vector<ParameterDigest>> DigestParameters() override;
+
+ private:
+  using Key = std::pair<StageIndex, MicrobatchIndex>;
+
+  static StepProtocol::Options ProtocolOptions(const EngineOptions& options);
+  absl::StatusOr<TokenBatch> ReadData(const StageAssignment& stage,
+                                      MicrobatchIndex microbatch);
+  std::vector<TensorRef> RunForward(const StageAssignment& stage,
+                                    MicrobatchIndex microbatch,
+                                    std::vector<TensorRef> inputs,
+                                    const TokenBatch& batch);
+  std::vector<TensorRef> KeepOutputs(const Key& key, Tensors outputs,
+                                     MicrobatchGraph* graph);
+  void KeepLoss(MicrobatchIndex microbatch, const Tensors& outputs);
+  std::vector<TensorRef> RunBackward(const StageAssignment& stage,
+                                     MicrobatchIndex microbatch,
+                                     std::vector<TensorRef> output_gradients);
+  absl::StatusOr<at::Tensor> TiedGradient(const StageParameter* parameter,
+                                          absl::string_view call) const;
+  void UseThreadsHere();
+
+  const at::Device device_;
+  DataSource* const data_;
+  const job::TrainingSpec training_;
+  const bool evaluates_;  // a forward-only job: no graph, no update
+  StepProtocol protocol_;
+  std::map<StageIndex, std::unique_ptr<StageModel>> models_;
+  std::unique_ptr<ParameterStore> parameters_;
+  std::map<Key, MicrobatchGraph> graphs_;
+  std::map<MicrobatchIndex, double> losses_;
+};
+
+StepProtocol::Options TorchEngine::ProtocolOptions(
+    const EngineOptions& options) {
+  StepProtocol::Options protocol;
+  protocol.stages = options.stages;
+  protocol.microbatches = options.spec.training.microbatches;
+  protocol.forward_only = options.spec.pipeline.schedule == "forward-only";
+  return protocol;
+}
+
+absl::Status TorchEngine::Build(const EngineOptions& options,
+                                const StageModelFactory& factory) {
+  std::vector<StageParameter*> parameters;
+  for (const StageAssignment& stage : options.stages) {
+    SC_ASSIGN_OR_RETURN(models_[stage.stage], factory(options.spec, stage));
+    for (StageParameter* parameter : models_[stage.stage]->parameters()) {
+      parameters.push_back(parameter);
+    }
+  }
+  UseThreadsHere();
+  return CatchTorch("building the stages", [&] {
+    const memory::ScopedTag tag(PlainTag(memory::Category::kWorkspace));
+    parameters_ = std::make_unique<ParameterStore>(training_, device_,
+                                                   std::move(parameters));
+    return absl::OkStatus();
+  });
+}
+
+// OpenMP keeps the number of threads per calling thread, and another engine may
+// have set it in between.
+void TorchEngine::UseThreadsHere() {
+  const int threads = static_cast<int>(training_.threads);
+  if (at::get_num_threads() != threads) at::set_num_threads(threads);
+}
+
+absl::StatusOr<TensorRef> TorchEngine::Adopt(const TensorDescriptor& descriptor,
+                                             void* data,
+                                             std::shared_ptr<void> memory) {
+  return CatchTorch("received tensor", [&]() -> absl::StatusOr<TensorRef> {
+    SC_ASSIGN_OR_RETURN(at::Tensor tensor,
+                        AdoptMemory(descriptor, data, std::move(memory)));
+    return std::make_shared<TorchTensor>(std::move(tensor));
+  });
+}
+
+absl::Status TorchEngine::BeginStep(StepIndex step, int64_t target_tokens) {
+  SC_RETURN_IF_ERROR(protocol_.Begin(step, target_tokens));
+  graphs_.clear();
+  losses_.clear();
+  UseThreadsHere();
+  return CatchTorch(absl::StrCat("step ", step.value()), [this] {
+    parameters_->ZeroGradients();
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<TokenBatch> TorchEngine::ReadData(const StageAssignment& stage,
+                                                 MicrobatchIndex microbatch) {
+  if (!stage.first && !stage.last) return TokenBatch();
+  return data_->Read(protocol_.step(), microbatch);
+}
+
+absl::StatusOr<std::vector<TensorRef>> TorchEngine::Forward(
+    StageIndex stage, MicrobatchIndex microbatch,
+    std::vector<TensorRef> inputs) {
+  const Action action = Act(ActionKind::kForward, stage, microbatch);
+  SC_RETURN_IF_ERROR(protocol_.Check(action, inputs.size()));
+  SC_ASSIGN_OR_RETURN(const StageAssignment* const held, protocol_.Find(stage));
+  SC_ASSIGN_OR_RETURN(const TokenBatch batch, ReadData(*held, microbatch));
+  return CatchTorch(
+      protocol_.Place(stage, microbatch),
+      [&]() -> absl::StatusOr<std::vector<TensorRef>> {
+        const memory::ScopedTag tag(ActivationTag(stage, microbatch));
+        std::vector<TensorRef> outputs =
+            RunForward(*held, microbatch, std::move(inputs), batch);
+        protocol_.Record(action);
+        return outputs;
+      });
+}
+
+std::vector<TensorRef> TorchEngine::RunForward(const StageAssignment& stage,
+                                               MicrobatchIndex microbatch,
+                                               std::vector<TensorRef> inputs,
+                                               const TokenBatch& batch) {
+  const at::AutoGradMode grad_mode(!evaluates_);
+  MicrobatchGraph graph;
+  Tensors seen;
+  for (const at::Tensor& input : TensorsOf(inputs)) {
+    seen.push_back(evaluates_ ? input : graph.MarkInput(input));
+  }
+  // From here on only the model and what autograd saves hold the inputs.
+  inputs.clear();
+  if (stage.first) seen.push_back(CopyTokens(batch.inputs, batch, device_));
+  at::Tensor targets;
+  if (stage.last) targets = CopyTokens(batch.targets, batch, device_);
+  Tensors outputs = models_[stage.stage]->Forward(std::move(seen), targets);
+  if (stage.last) KeepLoss(microbatch, outputs);
+  const Key key(stage.stage, microbatch);
+  std::vector<TensorRef> kept = KeepOutputs(key, std::move(outputs), &graph);
+  if (!evaluates_) graphs_[key] = std::move(graph);
+  if (stage.last) kept.clear();
+  return kept;
+}
+
+std::vector<TensorRef> TorchEngine::KeepOutputs(const Key& key, Tensors outputs,
+                                                MicrobatchGraph* graph) {
+  std::vector<TensorRef> kept;
+  for (at::Tensor& output : outputs) {
+    graph->KeepOutput(output);
+    kept.push_back(std::make_shared<TorchTensor>(
+        WireReady(output, key.first, key.second)));
+    output.reset();
+  }
+  return kept;
+}
+
+void TorchEngine::KeepLoss(MicrobatchIndex microbatch, const Tensors& outputs) {
+  if (outputs.size() != 1 || outputs[0].numel() != 1) {
+    throw std::invalid_argument(
+        "the last stage must return one loss, a scalar");
+  }
+  losses_[microbatch] = outputs[0].item<double>();
+}
+
+absl::StatusOr<std::vector<TensorRef>> TorchEngine::Backward(
+    StageIndex stage, MicrobatchIndex microbatch,
+    std::vector<TensorRef> output_gradients) {
+  const Action action = Act(ActionKind::kBackward, stage, microbatch);
+  SC_RETURN_IF_ERROR(protocol_.Check(action, output_gradients.size()));
+  SC_ASSIGN_OR_RETURN(const StageAssignment* const held, protocol_.Find(stage));
+  if (evaluates_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(protocol_.Place(stage, microbatch),
+                     ": a forward-only job has no backward"));
+  }
+  return CatchTorch(
+      protocol_.Place(stage, microbatch),
+      [&]() -> absl::StatusOr<std::vector<TensorRef>> {
+        const memory::ScopedTag tag(ActivationTag(stage, microbatch));
+        std::vector<TensorRef> input_gradients =
+            RunBackward(*held, microbatch, std::move(output_gradients));
+        protocol_.Record(action);
+        return input_gradients;
+      });
+}
+
+std::vector<TensorRef> TorchEngine::RunBackward(
+    const StageAssignment& stage, MicrobatchIndex microbatch,
+    std::vector<TensorRef> output_gradients) {
+  Tensors gradients = TensorsOf(output_gradients);
+  if (stage.last) {
+    // Scaled here and not in the loss: the mean over the step's tokens.
+    gradients.push_back(
+        at::full({}, 1.0 / static_cast<double>(protocol_.target_tokens()),
+                 at::TensorOptions().dtype(at::kFloat).device(device_)));
+  }
+  const auto graph = graphs_.find(Key(stage.stage, microbatch));
+  Tensors caught = graph->second.Backward(std::move(gradients));
+  graphs_.erase(graph);
+  std::vector<TensorRef> input_gradients;
+  for (at::Tensor& gradient : caught) {
+    input_gradients.push_back(std::make_shared<TorchTensor>(
+        WireReady(gradient, stage.stage, microbatch)));
+    gradient.reset();
+  }
+  return input_gradients;
+}
+
+absl::StatusOr<std::vector<TensorRef>> TorchEngine::BackwardInput(
+    StageIndex stage, MicrobatchIndex microbatch,
+    std::vector<TensorRef> /*output_gradients*/) {
+  return absl::UnimplementedError(
+      absl::StrCat(protocol_.Place(stage, microbatch),
+                   ": split backward is not supported yet; try "
+                   "pipeline.schedule = \"1f1b\""));
+}
+
+absl::Status TorchEngine::BackwardWeight(StageIndex stage,
+                                         MicrobatchIndex microbatch) {
+  return BackwardInput(stage, microbatch, {}).status();
+}
+
+std::string TorchEngine::RetainingOp(StageIndex stage,
+                                     MicrobatchIndex microbatch,
+                                     const void* storage) {
+  const auto found = graphs_.find(Key(stage, microbatch));
+  if (found == graphs_.end() || storage == nullptr) return "";
+  return found->second.OpThatSaved(storage);
+}
+
+absl::StatusOr<at::Tensor> TorchEngine::TiedGradient(
+    const StageParameter* parameter, absl::string_view call) const {
+  SC_RETURN_IF_ERROR(protocol_.CheckRunning(call));
+  if (parameter == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        call, ": this worker does not hold that leaf of a tied parameter"));
+  }
+  return parameter->gradient;
+}
+
+absl::Status TorchEngine::ReduceTiedLocally() {
+  constexpr char kCall[] = "ReduceTiedLocally";
+  SC_ASSIGN_OR_RETURN(at::Tensor first,
+                      TiedGradient(parameters_->tied_owner(), kCall));
+  SC_ASSIGN_OR_RETURN(at::Tensor last,
+                      TiedGradient(parameters_->tied_copy(), kCall));
+  return CatchTorch(kCall, [&] {
+    first.add_(last);
+    last.copy_(first);
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<TensorRef> TorchEngine::CopyTiedGradient() {
+  constexpr char kCall[] = "CopyTiedGradient";
+  const StageParameter* const leaf = parameters_->tied_owner() != nullptr
+                                         ? parameters_->tied_owner()
+                                         : parameters_->tied_copy();
+  SC_ASSIGN_OR_RETURN(const at::Tensor gradient, TiedGradient(leaf, kCall));
+  return CatchTorch(kCall, [&]() -> absl::StatusOr<TensorRef> {
+    const memory::ScopedTag tag(PlainTag(memory::Category::kWireSend));
+    return std::make_shared<TorchTensor>(
+        at::empty(gradient.sizes(), gradient.options()).copy_(gradient));
+  });
+}
+
+absl::Status TorchEngine::AddTiedGradient(const TensorRef& other) {
+  constexpr char kCall[] = "AddTiedGradient";
+  SC_ASSIGN_OR_RETURN(at::Tensor gradient,
+                      TiedGradient(parameters_->tied_owner(), kCall));
+  return CatchTorch(kCall, [&] {
+    if (TensorOf(other).sizes() != gradient.sizes()) {
+      throw std::invalid_argument("the other gradient has another shape");
+    }
+    gradient.add_(TensorOf(other));
+    return absl::OkStatus();
+  });
+}
+
+absl::Status TorchEngine::SetTiedGradient(const TensorRef& sum) {
+  constexpr char kCall[] = "SetTiedGradient";
+  SC_ASSIGN_OR_RETURN(at::Tensor gradient,
+                      TiedGradient(parameters_->tied_copy(), kCall));
+  return CatchTorch(kCall, [&] {
+    if (TensorOf(sum).sizes() != gradient.sizes()) {
+      throw std::invalid_argument("the sum has another shape");
+    }
+    gradient.copy_(TensorOf(sum));
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<GradientReport> TorchEngine::FinishGradients() {
+  SC_RETURN_IF_ERROR(protocol_.Finish());
+  GradientReport report;
+  for (const auto& [microbatch, loss_sum] : losses_) {
+    MicrobatchLoss loss;
+    loss.microbatch = microbatch;
+    loss.loss_sum = loss_sum;
+    report.losses.push_back(loss);
+    report.all_finite = report.all_finite && std::isfinite(loss_sum);
+  }
+  return CatchTorch(
+      absl::StrCat("step ", protocol_.step().value()),
+      [&]() -> absl::StatusOr<GradientReport> {
+        const memory::ScopedTag tag(PlainTag(memory::Category::kWorkspace));
+        report.norms = parameters_->SquaredNorms();
+        for (const ParameterNorm& norm : report.norms) {
+          report.all_finite = report.all_finite && std::isfinite(norm.squared);
+        }
+        return report;
+      });
+}
+
+absl::Status TorchEngine::ApplyUpdate(const UpdateOptions& options) {
+  SC_RETURN_IF_ERROR(protocol_.Update(options.step));
+  // Weight decay would change the parameters even without gradients.
+  if (evaluates_) return absl::OkStatus();
+  return CatchTorch(absl::StrCat("update of step ", options.step.value()), [&] {
+    const memory::ScopedTag tag(PlainTag(memory::Category::kWorkspace));
+    parameters_->Update(options);
+    return absl::OkStatus();
+  });
+}
+
+void TorchEngine::Drop() {
+  protocol_.Drop();
+  graphs_.clear();
+  losses_.clear();
+}
+
+absl::StatusOr<std::vector<ParameterDigest>> TorchEngine::DigestParameters() {
+  return CatchTorch("digest of the parameters", [this] {
+    return absl::StatusOr<std::vector<ParameterDigest>>(parameters_->Digests());
+  });
+}
+
+absl::StatusOr<StageModelFactory> ModelFactory(const TorchOptions& torch,
+                                               const job::ModelSpec& model) {
+  if (torch.model_factory) return torch.model_factory;
+  if (!model.checkpoint.empty()) {
+    return absl::UnimplementedError(
+        "model.checkpoint is not supported yet; give the model's sizes");
+  }
+  if (model.architecture != job::Architecture::kGpt2) {
+    return absl::UnimplementedError(
+        "this model.architecture is not supported yet; try \"gpt2\"");
+  }
+  return StageModelFactory(NewGpt2Stage);
+}
+
+absl::Status CheckSupported(const job::TrainingSpec& training,
+                            const at::Device& device) {
+  if (!device.is_cpu()) {
+    return absl::UnimplementedError(
+        absl::StrCat("training on device ", device.str(),
+                     " is not supported yet; try device cpu"));
+  }
+  if (training.precision != job::Precision::kFloat32) {
+    return absl::UnimplementedError(
+        "this training.precision is not supported yet; try \"float32\"");
+  }
+  if (training.kernels == job::KernelChoice::kOneDnn) {
+    return absl::UnimplementedError(
+        "training.kernels = \"onednn\" is not supported yet; try \"auto\"");
+  }
+  if (training.threads < 1) {
+    return absl::InvalidArgumentError("training.threads must be at least 1");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOptions(const EngineOptions& options) {
+  for (const StageAssignment& stage : options.stages) {
+    if ((stage.first || stage.last) && options.data == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("stage ", stage.stage.value(), " needs a data source"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What must not differ between workers of one job.
+void MakeDeterministic() {
+  at::Context& context = at::globalContext();
+  context.setDeterministicAlgorithms(true, /*warn_only=*/false);
+  // It would fill every at::empty with NaN, at a price.
+  context.setDeterministicFillUninitializedMemory(false);
+}
+
+}  // namespace
+
+absl::Status InitTorch(const TorchOptions& options) {
+  SC_ASSIGN_OR_RETURN(const at::Device device, ParseDevice(options.device));
+  return CatchTorch("starting torch", [&]() -> absl::Status {
+    InstallCpuAllocator();
+    SC_RETURN_IF_ERROR(LoadDevice(device, options.cuda_library));
+    MakeDeterministic();
+    return absl::OkStatus();
+  });
+}
+
+std::string TorchVersion() { return TORCH_VERSION; }
+
+absl::StatusOr<std::unique_ptr<StageEngine>> NewTorchEngine(
+    const TorchOptions& torch, const EngineOptions& options) {
+  if (!CpuAllocatorInstalled()) {
+    return absl::FailedPreconditionError(
+        "InitTorch must come before the first engine");
+  }
+  SC_ASSIGN_OR_RETURN(const at::Device device, ParseDevice(torch.device));
+  SC_RETURN_IF_ERROR(CheckSupported(options.spec.training, device));
+  SC_RETURN_IF_ERROR(CheckOptions(options));
+  SC_ASSIGN_OR_RETURN(const StageModelFactory factory,
+                      ModelFactory(torch, options.spec.model));
+  auto engine = std::make_unique<TorchEngine>(options, device);
+  SC_RETURN_IF_ERROR(engine->Build(options, factory));
+  return engine;
+}
+
+}  // namespace stagecoach::worker

@@ -1,0 +1,136 @@
+#include "stage_worker/engine/torch/torch_tensor.h"
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "memory/category.h"
+#include "stage_worker/engine/torch/cpu_allocator.h"
+
+namespace stagecoach::worker {
+namespace {
+
+constexpr uintptr_t kAlignment = 64;
+
+TensorDescriptor Describe(const at::Tensor& tensor) {
+  TensorDescriptor descriptor;
+  descriptor.dtype = DTypeOf(tensor.scalar_type());
+  descriptor.shape = tensor.sizes().vec();
+  return descriptor;
+}
+
+bool CanLeaveAsItIs(const at::Tensor& tensor) {
+  return tensor.is_contiguous() && tensor.storage_offset() == 0 &&
+         tensor.nbytes() == tensor.storage().nbytes() && !tensor.is_neg() &&
+         InOwnMemory(tensor);
+}
+
+}  // namespace
+
+TorchTensor::TorchTensor(at::Tensor tensor)
+    : tensor_(std::move(tensor)), descriptor_(Describe(tensor_)) {}
+
+const void* TorchTensor::data() const { return tensor_.const_data_ptr(); }
+
+const void* TorchTensor::storage() const { return StorageIdentity(tensor_); }
+
+std::shared_ptr<const memory::BlockWatch> TorchTensor::watch() const {
+  const auto& block = tensor_.storage().data_ptr();
+  if (block.get() == nullptr || block.get_deleter() != CpuBlockDeleter()) {
+    return nullptr;
+  }
+  return memory::AccountingAllocator::Process().Watch(block.get());
+}
+
+DType DTypeOf(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return DType::kFloat32;
+    case at::kDouble:
+      return DType::kFloat64;
+    case at::kBFloat16:
+      return DType::kBFloat16;
+    case at::kHalf:
+      return DType::kFloat16;
+    case at::kLong:
+      return DType::kInt64;
+    case at::kInt:
+      return DType::kInt32;
+    case at::kByte:
+      return DType::kUInt8;
+    case at::kBool:
+      return DType::kBool;
+    default:
+      throw std::invalid_argument(
+          absl::StrCat("tensors of type ", c10::toString(type),
+                       " cannot cross a stage boundary"));
+  }
+}
+
+at::ScalarType ScalarTypeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return at::kFloat;
+    case DType::kFloat64:
+      return at::kDouble;
+    case DType::kBFloat16:
+      return at::kBFloat16;
+    case DType::kFloat16:
+      return at::kHalf;
+    case DType::kInt64:
+      return at::kLong;
+    case DType::kInt32:
+      return at::kInt;
+    case DType::kUInt8:
+      return at::kByte;
+    case DType::kBool:
+      return at::kBool;
+  }
+  return at::ScalarType::Undefined;
+}
+
+const void* StorageIdentity(const at::Tensor& tensor) {
+  return tensor.storage().data();
+}
+
+bool InOwnMemory(const at::Tensor& tensor) {
+  const auto& block = tensor.storage().data_ptr();
+  return block.get() == nullptr ||
+         block.get_deleter() ==
+             c10::GetAllocator(tensor.device().type())->raw_deleter();
+}
+
+absl::StatusOr<at::Tensor> AdoptMemory(const TensorDescriptor& descriptor,
+                                       void* data,
+                                       std::shared_ptr<void> memory) {
+  const bool aligned = reinterpret_cast<uintptr_t>(data) % kAlignment == 0;
+  const bool missing = data == nullptr && descriptor.bytes() > 0;
+  if (!descriptor.IsValid() || !aligned || missing) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot take over ", descriptor.ToString(),
+                     !aligned  ? ": data is not 64-byte aligned"
+                     : missing ? ": no data"
+                               : ": not a valid tensor"));
+  }
+  return at::from_blob(
+      data, descriptor.shape,
+      [memory = std::move(memory)](void*) { /* goes with the closure */ },
+      at::TensorOptions().dtype(ScalarTypeOf(descriptor.dtype)));
+}
+
+at::Tensor WireReady(const at::Tensor& tensor, StageIndex stage,
+                     MicrobatchIndex microbatch) {
+  const at::Tensor detached = tensor.detach();
+  if (CanLeaveAsItIs(detached)) return detached;
+  memory::Tag tag;
+  tag.category = memory::Category::kWireSend;
+  tag.stage = stage;
+  tag.microbatch = microbatch;
+  const memory::ScopedTag scope(tag);
+  return at::empty(detached.sizes(), detached.options()).copy_(detached);
+}
+
+}  // namespace stagecoach::worker

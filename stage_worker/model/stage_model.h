@@ -1,0 +1,58 @@
+#ifndef STAGECOACH_STAGE_WORKER_MODEL_STAGE_MODEL_H_
+#define STAGECOACH_STAGE_WORKER_MODEL_STAGE_MODEL_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "job/job_spec.h"
+#include "stage_worker/engine/stage_engine.h"
+
+namespace stagecoach::worker {
+
+// One parameter of a stage. The engine lays all parameters of a worker out in
+// flat buffers, fills `value` and `gradient` with views of them, and calls
+// `initialise` once.
+struct StageParameter {
+  std::string name;  // as a checkpoint stores it
+  std::vector<int64_t> shape;
+  int64_t global_index = 0;  // order over the whole model
+  // A second leaf of a tied parameter: not counted in norm and digest.
+  bool tied_copy = false;
+  bool tied = false;  // owner or copy of the tied group
+  // Fills the value; depends on (seed, name) alone.
+  std::function<void(at::Tensor& value)> initialise;
+
+  at::Tensor value;     // requires grad
+  at::Tensor gradient;  // view of the flat gradient buffer
+};
+
+// The slice of a model that one stage runs, as plain ATen calls under autograd.
+// Single-executor (the engine thread).
+class StageModel {
+ public:
+  virtual ~StageModel() = default;
+  virtual std::vector<StageParameter*> parameters() = 0;
+  // First stage: `inputs` = {token ids [rows, sequence]}; others: {hidden
+  // [rows, sequence, hidden]}. Last stage: `targets` [rows, sequence] is
+  // defined and the result is {loss sum over the target tokens, scalar}.
+  virtual std::vector<at::Tensor> Forward(std::vector<at::Tensor> inputs,
+                                          const at::Tensor& targets) = 0;
+};
+
+using StageModelFactory =
+    std::function<absl::StatusOr<std::unique_ptr<StageModel>>(
+        const job::JobSpec& spec, const StageAssignment& stage)>;
+
+// GPT-2 created from sizes, in ATen ops (kernels = "aten").
+absl::StatusOr<std::unique_ptr<StageModel>> NewGpt2Stage(
+    const job::JobSpec& spec, const StageAssignment& stage);
+
+}  // namespace stagecoach::worker
+
+#endif  // STAGECOACH_STAGE_WORKER_MODEL_STAGE_MODEL_H_

@@ -1,0 +1,308 @@
+#include "stage_worker/peer_link.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/status.h"
+
+namespace stagecoach::worker {
+namespace {
+
+// A sleeper looks at the abort flag again after this, should a ring be lost to
+// a peer that died in the middle of it.
+constexpr absl::Duration kLongestSleep = absl::Milliseconds(200);
+
+memory::TransferKey KeyOf(const transport::TransferHeader& header) {
+  memory::TransferKey key;
+  key.epoch = header.epoch;
+  key.step = header.step;
+  key.replica = header.replica;
+  key.microbatch = header.microbatch;
+  key.stage = header.stage;
+  key.direction = header.direction;
+  return key;
+}
+
+transport::TransferHeader HeaderOf(const memory::TransferKey& key) {
+  transport::TransferHeader header;
+  header.epoch = key.epoch;
+  header.step = key.step;
+  header.replica = key.replica;
+  header.microbatch = key.microbatch;
+  header.stage = key.stage;
+  header.direction = key.direction;
+  return header;
+}
+
+memory::Tag ReceiveTag() {
+  memory::Tag tag;
+  tag.category = memory::Category::kWireReceive;
+  return tag;
+}
+
+}  // namespace
+
+std::string LinkEdge::Name() const {
+  return absl::StrCat(tied ? "tied" : DirectionName(id.direction), " ",
+                      id.from.value(), "->", id.to.value());
+}
+
+PeerLink::PeerLink(const PeerLinkOptions& options) : options_(options) {}
+
+absl::StatusOr<std::unique_ptr<PeerLink>> PeerLink::Create(
+    const PeerLinkOptions& options) {
+  auto link = std::unique_ptr<PeerLink>(new PeerLink(options));
+  SC_ASSIGN_OR_RETURN(link->doorbell_, transport::Doorbell::Create());
+  link->ListEdges();
+  if (link->ins_.empty() && link->outs_.empty()) return link;
+  transport::EndpointOptions endpoint_options;
+  endpoint_options.doorbell = link->doorbell_.get();
+  endpoint_options.on_edge_lost = [raw = link.get()](const std::string& edge,
+                                                     absl::Status status) {
+    raw->OnEdgeLost(edge, status);
+  };
+  SC_ASSIGN_OR_RETURN(link->endpoint_,
+                      options.endpoint_factory(endpoint_options));
+  SC_RETURN_IF_ERROR(link->OpenReceives());
+  link->progress_ = std::thread([raw = link.get()] { raw->ProgressLoop(); });
+  return link;
+}
+
+PeerLink::~PeerLink() {
+  Stop();
+  if (receive_pool_bytes_ > 0) {
+    options_.allocator->Discharge(ReceiveTag(), receive_pool_bytes_);
+  }
+}
+
+void PeerLink::Stop() {
+  stopping_ = true;
+  if (doorbell_ != nullptr) doorbell_->Ring();
+  if (progress_.joinable()) progress_.join();
+  for (auto& out : outs_) out->end.reset();
+  for (auto& in : ins_) {
+    in->end.reset();
+    in->arrived.clear();
+  }
+}
+
+void PeerLink::ListEdges() {
+  auto add = [this](const LinkEdge& edge, int depth) {
+    if (edge.id.to == options_.worker) {
+      auto in = std::make_unique<In>();
+      in->edge = edge;
+      in->depth = depth;
+      ins_.push_back(std::move(in));
+    }
+    if (edge.id.from == options_.worker) {
+      auto out = std::make_unique<Out>();
+      out->edge = edge;
+      outs_.push_back(std::move(out));
+    }
+  };
+  const schedule::Schedule& schedule = *options_.schedule;
+  for (const schedule::EdgePlan& plan : schedule.edges) {
+    LinkEdge edge;
+    edge.id = plan.edge;
+    add(edge, plan.receive_depth);
+  }
+  const WorkerIndex owner = schedule.placement.front();
+  const WorkerIndex other = schedule.placement.back();
+  if (!options_.tied_embeddings || owner == other) return;
+  for (bool to_owner : {true, false}) {
+    LinkEdge edge;
+    edge.tied = true;
+    edge.id.from = to_owner ? other : owner;
+    edge.id.to = to_owner ? owner : other;
+    edge.id.direction = Direction::kGradient;
+    add(edge, 1);
+  }
+}
+
+absl::Status PeerLink::OpenReceives() {
+  for (auto& in : ins_) {
+    transport::EdgeOptions edge;
+    edge.name = in->edge.Name();
+    edge.poison_returned = options_.poison_returned_slots;
+    if (in->edge.tied) {
+      edge.slots = 1;
+      edge.slot_bytes = options_.tied_bytes;
+    } else {
+      for (const schedule::EdgePlan& plan : options_.schedule->edges) {
+        if (plan.edge == in->edge.id) edge.slots = plan.pool_slots;
+      }
+      edge.slot_bytes = options_.boundary_bytes;
+    }
+    SC_ASSIGN_OR_RETURN(in->end, endpoint_->OpenReceive(edge));
+    receive_pool_bytes_ += in->end->pool_bytes();
+    options_.allocator->Charge(ReceiveTag(), in->end->pool_bytes());
+  }
+  return absl::OkStatus();
+}
+
+std::string PeerLink::Describe() const {
+  return endpoint_ == nullptr ? "" : endpoint_->Describe();
+}
+
+std::string PeerLink::kind() const {
+  return endpoint_ == nullptr ? "none" : std::string(endpoint_->kind());
+}
+
+absl::Status PeerLink::Connect(const Resolver& resolver,
+                               absl::Duration timeout) {
+  for (auto& out : outs_) {
+    const WorkerIndex to = out->edge.id.to;
+    SC_ASSIGN_OR_RETURN(const std::string peer, resolver(to));
+    if (absl::Status viable = endpoint_->IsViable(peer); !viable.ok()) {
+      return Annotate(viable, absl::StrCat("edge ", out->edge.Name(), " to ",
+                                           PeerName(to), ": ", kind()));
+    }
+    transport::EdgeOptions edge;
+    edge.name = out->edge.Name();
+    auto end = endpoint_->OpenSend(
+        edge, peer,
+        [this](const transport::TransferHeader& header) {
+          OnAcknowledged(header);
+        },
+        timeout);
+    if (!end.ok()) {
+      return Annotate(end.status(), absl::StrCat("edge ", out->edge.Name(),
+                                                 " to ", PeerName(to)));
+    }
+    out->end = *std::move(end);
+  }
+  for (auto& in : ins_) {
+    for (int i = 0; i < in->depth; ++i) PostReceive(in.get());
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> PeerLink::EdgeSummaries() const {
+  std::vector<std::string> edges;
+  edges.reserve(outs_.size());
+  for (const auto& out : outs_) {
+    edges.push_back(absl::StrCat(out->edge.Name(), ": ", kind()));
+  }
+  return edges;
+}
+
+absl::Status PeerLink::Send(const LinkEdge& edge,
+                            const memory::TransferKey& key,
+                            std::vector<transport::OutgoingTensor> tensors) {
+  Out* out = FindOut(edge);
+  if (out == nullptr) {
+    return absl::InternalError(
+        absl::StrCat("no edge ", edge.Name(), " in the schedule"));
+  }
+  SC_RETURN_IF_ERROR(options_.ledger->StartSending(key));
+  out->end->PostSend(HeaderOf(key), std::move(tensors),
+                     [this, key](absl::Status status) {
+                       // After an abort the entry goes with its epoch instead.
+                       if (!status.ok()) return;
+                       options_.ledger->CompleteLocally(key);
+                       doorbell_->Ring();
+                     });
+  return absl::OkStatus();
+}
+
+std::optional<transport::ReceivedTransfer> PeerLink::Take(
+    const LinkEdge& edge) {
+  In* in = FindIn(edge);
+  if (in == nullptr) return std::nullopt;
+  std::optional<transport::ReceivedTransfer> transfer;
+  {
+    MutexLock lock(&mu_);
+    if (in->arrived.empty()) return std::nullopt;
+    transfer = std::move(in->arrived.front());
+    in->arrived.pop_front();
+  }
+  PostReceive(in);
+  return transfer;
+}
+
+void PeerLink::PostReceive(In* in) {
+  if (in->end == nullptr) return;  // stopped
+  in->end->PostReceive(
+      [this, in](absl::StatusOr<transport::ReceivedTransfer> transfer) {
+        OnArrived(in, std::move(transfer));
+      });
+}
+
+void PeerLink::OnArrived(In* in,
+                         absl::StatusOr<transport::ReceivedTransfer> transfer) {
+  // An error here follows an abort or a loss, which OnEdgeLost reports.
+  if (!transfer.ok()) return;
+  const transport::TransferHeader header = transfer->header;
+  {
+    MutexLock lock(&mu_);
+    in->arrived.push_back(*std::move(transfer));
+  }
+  in->end->Acknowledge(header);
+  doorbell_->Ring();
+}
+
+void PeerLink::OnAcknowledged(const transport::TransferHeader& header) {
+  options_.ledger->Acknowledge(KeyOf(header));
+  doorbell_->Ring();
+}
+
+void PeerLink::OnEdgeLost(const std::string& edge, const absl::Status& status) {
+  std::string peer;
+  for (const auto& in : ins_) {
+    if (in->edge.Name() == edge) peer = PeerName(in->edge.id.from);
+  }
+  for (const auto& out : outs_) {
+    if (out->edge.Name() == edge) peer = PeerName(out->edge.id.to);
+  }
+  const absl::Status lost = absl::UnavailableError(
+      absl::StrCat("edge ", edge, " to ", peer, " was lost: ",
+                   status.message()));
+  if (!options_.abort->Set(lost, peer)) return;
+  doorbell_->Ring();
+  if (options_.on_aborted) options_.on_aborted();
+}
+
+absl::Status PeerLink::WaitUntil(const std::function<bool()>& condition) {
+  for (;;) {
+    const uint32_t seen = doorbell_->Count();
+    if (endpoint_ != nullptr) endpoint_->Progress();
+    if (options_.abort->IsSet()) return options_.abort->status();
+    if (condition()) return absl::OkStatus();
+    doorbell_->Wait(seen, kLongestSleep);
+  }
+}
+
+void PeerLink::Abort() {
+  if (endpoint_ != nullptr) endpoint_->Abort(options_.abort->status());
+  doorbell_->Ring();
+}
+
+void PeerLink::ProgressLoop() {
+  pthread_setname_np(pthread_self(), "progress");
+  while (!stopping_) {
+    const uint32_t seen = doorbell_->Count();
+    endpoint_->Progress();
+    if (stopping_) return;
+    doorbell_->Wait(seen, kLongestSleep);
+  }
+}
+
+PeerLink::In* PeerLink::FindIn(const LinkEdge& edge) {
+  for (auto& in : ins_) {
+    if (in->edge == edge) return in.get();
+  }
+  return nullptr;
+}
+
+PeerLink::Out* PeerLink::FindOut(const LinkEdge& edge) {
+  for (auto& out : outs_) {
+    if (out->edge == edge && out->end != nullptr) return out.get();
+  }
+  return nullptr;
+}
+
+}  // namespace stagecoach::worker

@@ -1,0 +1,142 @@
+#ifndef STAGECOACH_STAGE_WORKER_PEER_LINK_H_
+#define STAGECOACH_STAGE_WORKER_PEER_LINK_H_
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/ids.h"
+#include "base/mutex.h"
+#include "memory/accounting_allocator.h"
+#include "memory/ledger.h"
+#include "schedule/schedule.h"
+#include "stage_worker/abort_flag.h"
+#include "transport/doorbell.h"
+#include "transport/transport.h"
+
+namespace stagecoach::worker {
+
+// One FIFO between this worker and another. Beside the schedule's edges there
+// are two that carry the tied gradient, one each way.
+struct LinkEdge {
+  schedule::EdgeId id;
+  bool tied = false;
+
+  std::string Name() const;  // "activation 0->1", "tied 3->0"
+  friend bool operator==(const LinkEdge& a, const LinkEdge& b) {
+    return a.id == b.id && a.tied == b.tied;
+  }
+};
+
+struct PeerLinkOptions {
+  WorkerIndex worker;
+  std::vector<std::string> worker_names;  // by index
+  const schedule::Schedule* schedule = nullptr;  // must outlive the link
+  bool tied_embeddings = false;
+  size_t boundary_bytes = 0;  // largest activation or gradient transfer
+  size_t tied_bytes = 0;
+  bool poison_returned_slots = false;
+  transport::EndpointFactory endpoint_factory;
+  // Called once if the link itself sets the abort flag (an edge was lost), on a
+  // thread of the transport.
+  std::function<void()> on_aborted;
+  // All must outlive the link.
+  memory::Ledger* ledger = nullptr;
+  memory::AccountingAllocator* allocator = nullptr;
+  AbortFlag* abort = nullptr;
+};
+
+// Joins data path and ledger for one placement: a transfer's acknowledgement
+// becomes a release here. Owns the endpoint, all edges, the worker's doorbell
+// and the thread that makes progress while the engine thread computes.
+//
+// Thread-safe; the engine thread calls Send, Take and WaitUntil. Received memory
+// stays valid as long as someone holds it, also after the link.
+class PeerLink {
+ public:
+  // Descriptor of the endpoint of a worker (its PeerService knows).
+  using Resolver =
+      std::function<absl::StatusOr<std::string>(WorkerIndex worker)>;
+
+  // Opens the endpoint and every receiving end. Without any edge (one worker)
+  // there is no endpoint either.
+  static absl::StatusOr<std::unique_ptr<PeerLink>> Create(
+      const PeerLinkOptions& options);
+  ~PeerLink();
+
+  // What peers need to know; empty without an endpoint.
+  std::string Describe() const;
+  std::string kind() const;  // "shm", "none"
+  int64_t receive_pool_bytes() const { return receive_pool_bytes_; }
+
+  // Opens every sending end (all peers have opened their receiving ends) and
+  // grants the first receives. Blocks at most `timeout` for each edge.
+  absl::Status Connect(const Resolver& resolver, absl::Duration timeout);
+  // "activation 0->1: shm" for each edge that this worker sends on.
+  std::vector<std::string> EdgeSummaries() const;
+
+  // Starts sending what the ledger has as PRODUCED under this key.
+  absl::Status Send(const LinkEdge& edge, const memory::TransferKey& key,
+                    std::vector<transport::OutgoingTensor> tensors);
+  // The next transfer of the edge, if it has arrived; grants one more then.
+  std::optional<transport::ReceivedTransfer> Take(const LinkEdge& edge);
+  const std::string& PeerName(WorkerIndex worker) const {
+    return options_.worker_names[worker.index()];
+  }
+
+  // Makes progress and sleeps until `condition` holds. Returns the abort's
+  // status if that comes first.
+  absl::Status WaitUntil(const std::function<bool()>& condition);
+
+  // Fails every outstanding operation and wakes every wait. The abort flag must
+  // be set already.
+  void Abort();
+  // Joins the progress thread and closes all edges; peers see an end, not a
+  // loss. Only WaitUntil, Take and the figures may be used afterwards.
+  void Stop();
+
+ private:
+  struct In {
+    LinkEdge edge;
+    int depth = 1;
+    std::unique_ptr<transport::ReceiveEdge> end;
+    std::deque<transport::ReceivedTransfer> arrived;  // guarded by mu_
+  };
+  struct Out {
+    LinkEdge edge;
+    std::unique_ptr<transport::SendEdge> end;
+  };
+
+  explicit PeerLink(const PeerLinkOptions& options);
+  absl::Status OpenReceives();
+  void ListEdges();
+  void PostReceive(In* in);
+  void OnArrived(In* in, absl::StatusOr<transport::ReceivedTransfer> transfer);
+  void OnAcknowledged(const transport::TransferHeader& header);
+  void OnEdgeLost(const std::string& edge, const absl::Status& status);
+  void ProgressLoop();
+  In* FindIn(const LinkEdge& edge);
+  Out* FindOut(const LinkEdge& edge);
+
+  const PeerLinkOptions options_;
+  std::unique_ptr<transport::Doorbell> doorbell_;
+  std::unique_ptr<transport::Endpoint> endpoint_;
+  std::vector<std::unique_ptr<In>> ins_;    // fixed after Create
+  std::vector<std::unique_ptr<Out>> outs_;  // fixed after Connect
+  int64_t receive_pool_bytes_ = 0;
+  Mutex mu_;
+  std::atomic<bool> stopping_{false};
+  std::thread progress_;
+};
+
+}  // namespace stagecoach::worker
+
+#endif  // STAGECOACH_STAGE_WORKER_PEER_LINK_H_

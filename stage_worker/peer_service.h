@@ -1,0 +1,50 @@
+#ifndef STAGECOACH_STAGE_WORKER_PEER_SERVICE_H_
+#define STAGECOACH_STAGE_WORKER_PEER_SERVICE_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/ids.h"
+#include "stage_worker/peer_directory.h"
+#include "stagecoach/v1/peer.grpc.pb.h"
+
+namespace stagecoach::worker {
+
+// PeerService over a directory, which must outlive it. Thread-safe.
+class PeerService final : public v1::PeerService::CallbackService {
+ public:
+  PeerService(std::string worker, Incarnation incarnation,
+              const PeerDirectory* directory)
+      : worker_(std::move(worker)),
+        incarnation_(incarnation),
+        directory_(directory) {}
+
+  grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
+                                     const v1::DescribePeerRequest* request,
+                                     v1::DescribePeerResponse* response) override;
+
+ private:
+  const std::string worker_;
+  const Incarnation incarnation_;
+  const PeerDirectory* const directory_;
+};
+
+// A peer as the coordinator names it.
+struct PeerAddress {
+  std::string worker;
+  Incarnation incarnation;
+  std::string address;
+};
+
+// Asks a peer for its descriptor of transport `kind`. Blocks at most `timeout`.
+// kFailedPrecondition if another process answers than the one expected, or one
+// without that transport.
+absl::StatusOr<std::string> DescribePeer(const PeerAddress& peer,
+                                         const std::string& job_id,
+                                         Epoch epoch, const std::string& kind,
+                                         absl::Duration timeout);
+
+}  // namespace stagecoach::worker
+
+#endif  // STAGECOACH_STAGE_WORKER_PEER_SERVICE_H_

@@ -1,0 +1,147 @@
+#include "stage_worker/placement.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace stagecoach::worker {
+namespace {
+
+memory::ReleaseRule RuleOf(job::ReleasePolicy policy) {
+  switch (policy) {
+    case job::ReleasePolicy::kSent:
+      return memory::ReleaseRule::kSent;
+    case job::ReleasePolicy::kNever:
+      return memory::ReleaseRule::kNever;
+    case job::ReleasePolicy::kAcknowledged:
+      break;
+  }
+  return memory::ReleaseRule::kAcknowledged;
+}
+
+memory::Ledger::Options LedgerOptions(const PlacementParts& parts,
+                                      const PlacementOptions& options) {
+  memory::Ledger::Options ledger;
+  ledger.rule = RuleOf(options.spec.pipeline.release);
+  ledger.epoch = options.epoch;
+  ledger.clock = parts.clock;
+  return ledger;
+}
+
+}  // namespace
+
+Placement::Placement(const PlacementParts& parts,
+                     const PlacementOptions& options)
+    : parts_(parts),
+      options_(options),
+      ledger_(LedgerOptions(parts, options)) {}
+
+absl::StatusOr<std::unique_ptr<Placement>> Placement::Create(
+    const PlacementParts& parts, const PlacementOptions& options) {
+  auto placement =
+      std::unique_ptr<Placement>(new Placement(parts, options));
+  SC_RETURN_IF_ERROR(placement->Build());
+  return placement;
+}
+
+Placement::~Placement() { Stop(); }
+
+void Placement::Stop() {
+  Abort(absl::CancelledError("the placement ended"));
+  // The link first: once it is stopped no thread of this process reads an
+  // output any more, and what peers have received is in their own memory.
+  if (link_ != nullptr) link_->Stop();
+  if (executor_ != nullptr) executor_->Clear();
+  if (engine_ != nullptr) engine_->Drop();
+  ledger_.DiscardAll();
+}
+
+absl::Status Placement::Build() {
+  // Peaks of this job, not of what this process did before.
+  parts_.allocator->ResetPeaks();
+  SC_ASSIGN_OR_RETURN(data_, parts_.data_factory(options_.spec));
+  EngineOptions engine;
+  engine.spec = options_.spec;
+  engine.stages = options_.stages;
+  engine.data = data_.get();
+  SC_ASSIGN_OR_RETURN(engine_, parts_.engine_factory(engine));
+  SC_ASSIGN_OR_RETURN(link_, PeerLink::Create(LinkOptions()));
+  StepExecutorOptions executor;
+  executor.worker = options_.worker;
+  executor.epoch = options_.epoch;
+  executor.schedule = &options_.schedule;
+  executor.engine = engine_.get();
+  executor.link = link_.get();
+  executor.ledger = &ledger_;
+  executor.abort = &abort_;
+  executor.position = &position_;
+  executor_ = std::make_unique<StepExecutor>(executor);
+  return absl::OkStatus();
+}
+
+PeerLinkOptions Placement::LinkOptions() {
+  const job::ModelSpec& model = options_.spec.model;
+  PeerLinkOptions link;
+  link.worker = options_.worker;
+  link.worker_names = options_.worker_names;
+  link.schedule = &options_.schedule;
+  link.tied_embeddings = model.tie_embeddings;
+  link.boundary_bytes = options_.boundary_bytes;
+  link.tied_bytes =
+      static_cast<size_t>(model.vocabulary * model.hidden) * sizeof(float);
+  link.poison_returned_slots = parts_.poison;
+  link.endpoint_factory = parts_.endpoint_factory;
+  link.on_aborted = options_.on_aborted;
+  link.ledger = &ledger_;
+  link.allocator = parts_.allocator;
+  link.abort = &abort_;
+  return link;
+}
+
+absl::Status Placement::Connect(const PeerLink::Resolver& resolver,
+                                absl::Duration timeout) {
+  return link_->Connect(resolver, timeout);
+}
+
+absl::StatusOr<Placement::StepOutcome> Placement::RunStep(
+    StepIndex step, int64_t target_tokens) {
+  StepOutcome outcome;
+  auto timing = executor_->RunStep(step, target_tokens);
+  // The position stays after an error: it is where the fault happened.
+  SC_RETURN_IF_ERROR(timing.status());
+  outcome.timing = *timing;
+  SC_ASSIGN_OR_RETURN(outcome.gradients, engine_->FinishGradients());
+  position_.Clear();
+  return outcome;
+}
+
+absl::Status Placement::Apply(const UpdateOptions& update, bool skip) {
+  if (!skip) return engine_->ApplyUpdate(update);
+  engine_->Drop();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<ParameterDigest>> Placement::DigestParameters() {
+  return engine_->DigestParameters();
+}
+
+void Placement::Abort(const absl::Status& status) {
+  abort_.Set(status);
+  if (link_ != nullptr) link_->Abort();
+}
+
+PlacementMemory Placement::Memory() const {
+  PlacementMemory memory;
+  memory.allocator = parts_.allocator->Stats();
+  memory.ledger = ledger_.Stats();
+  for (const StageAssignment& stage : options_.stages) {
+    memory.stages.push_back(stage.stage);
+  }
+  memory.receive_pool_bytes = link_->receive_pool_bytes();
+  const std::optional<Position> position = position_.Get();
+  if (position) memory.step = position->step.value();
+  return memory;
+}
+
+}  // namespace stagecoach::worker

@@ -1,0 +1,130 @@
+#ifndef STAGECOACH_STAGE_WORKER_PLACEMENT_H_
+#define STAGECOACH_STAGE_WORKER_PLACEMENT_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/mutex.h"
+#include "job/job_spec.h"
+#include "memory/accounting_allocator.h"
+#include "memory/ledger.h"
+#include "schedule/schedule.h"
+#include "stage_worker/abort_flag.h"
+#include "stage_worker/data/data_source.h"
+#include "stage_worker/engine/stage_engine.h"
+#include "stage_worker/peer_link.h"
+#include "stage_worker/position.h"
+#include "stage_worker/step_executor.h"
+#include "transport/transport.h"
+
+namespace stagecoach::worker {
+
+// What a placement is made of; the worker's main chooses the real parts, tests
+// choose others.
+struct PlacementParts {
+  EngineFactory engine_factory;
+  transport::EndpointFactory endpoint_factory;
+  std::function<absl::StatusOr<std::unique_ptr<DataSource>>(
+      const job::JobSpec& spec)>
+      data_factory;
+  // Must outlive every placement.
+  memory::AccountingAllocator* allocator = nullptr;
+  Clock* clock = nullptr;
+  // Fill freed blocks and returned wire slots, for tests and debugging.
+  bool poison = false;
+};
+
+struct PlacementOptions {
+  std::string job_id;
+  Epoch epoch;
+  job::JobSpec spec;
+  WorkerIndex worker;
+  std::vector<std::string> worker_names;  // by index
+  std::vector<StageAssignment> stages;    // of this worker, ascending
+  schedule::Schedule schedule;            // lowered and verified
+  size_t boundary_bytes = 0;
+  // Called once if the placement stops by itself (an edge was lost), on some
+  // thread of the transport.
+  std::function<void()> on_aborted;
+};
+
+// Memory figures of a worker at one moment.
+struct PlacementMemory {
+  memory::AllocatorStats allocator;
+  memory::LedgerStats ledger;
+  std::vector<StageIndex> stages;
+  int64_t receive_pool_bytes = 0;
+  int64_t step = -1;
+};
+
+// One placement of one job on this worker: its stages, its data, its ends of the
+// data path, its ledger. Everything of an epoch dies with it.
+//
+// The engine thread calls Create to destruction, except for the thread-safe part
+// at the end.
+class Placement {
+ public:
+  // Builds the stages, opens the data and the receiving ends. Blocks.
+  static absl::StatusOr<std::unique_ptr<Placement>> Create(
+      const PlacementParts& parts, const PlacementOptions& options);
+  ~Placement();
+
+  std::string transport_kind() const { return link_->kind(); }
+  std::string Describe() const { return link_->Describe(); }
+  int64_t receive_pool_bytes() const { return link_->receive_pool_bytes(); }
+  std::vector<std::string> EdgeSummaries() const {
+    return link_->EdgeSummaries();
+  }
+
+  absl::Status Connect(const PeerLink::Resolver& resolver,
+                       absl::Duration timeout);
+
+  struct StepOutcome {
+    GradientReport gradients;
+    StepTiming timing;
+  };
+  absl::StatusOr<StepOutcome> RunStep(StepIndex step, int64_t target_tokens);
+  // The prepared step's outcome; `skip` discards its gradients.
+  absl::Status Apply(const UpdateOptions& update, bool skip);
+  absl::StatusOr<std::vector<ParameterDigest>> DigestParameters();
+  // Closes the edges, drops every tensor in flight and discards what the ledger
+  // still holds. Afterwards only Memory() makes sense. Idempotent.
+  void Stop();
+
+  // ---- thread-safe ----
+  const std::string& job_id() const { return options_.job_id; }
+  Epoch epoch() const { return options_.epoch; }
+  // Makes every wait return; the engine thread then stops the placement.
+  void Abort(const absl::Status& status);
+  const AbortFlag& abort_flag() const { return abort_; }
+  std::optional<Position> position() const { return position_.Get(); }
+  PlacementMemory Memory() const;
+
+ private:
+  Placement(const PlacementParts& parts, const PlacementOptions& options);
+  absl::Status Build();
+  PeerLinkOptions LinkOptions();
+
+  const PlacementParts parts_;
+  const PlacementOptions options_;
+  AbortFlag abort_;
+  PositionBoard position_;
+  memory::Ledger ledger_;
+  std::unique_ptr<DataSource> data_;
+  std::unique_ptr<PeerLink> link_;
+  std::unique_ptr<StageEngine> engine_;
+  std::unique_ptr<StepExecutor> executor_;
+};
+
+}  // namespace stagecoach::worker
+
+#endif  // STAGECOACH_STAGE_WORKER_PLACEMENT_H_

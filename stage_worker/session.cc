@@ -1,0 +1,544 @@
+#include "stage_worker/session.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "job/spec_proto.h"
+#include "schedule/formats/formats.h"
+#include "stage_worker/memory_report.h"
+
+namespace stagecoach::worker {
+namespace {
+
+constexpr absl::Duration kConnectTimeout = absl::Seconds(5);
+
+// Which states may follow which; FAILED and RELEASING may follow any but IDLE.
+bool MayFollow(SessionState from, SessionState to) {
+  switch (to) {
+    case SessionState::kIdle:
+      return from == SessionState::kReleasing ||
+             from == SessionState::kFinishing;
+    case SessionState::kBuilding:
+      return from == SessionState::kIdle;
+    case SessionState::kBuilt:
+      return from == SessionState::kBuilding;
+    case SessionState::kConnecting:
+      return from == SessionState::kBuilt;
+    case SessionState::kReady:
+      return from == SessionState::kConnecting ||
+             from == SessionState::kPrepared;
+    case SessionState::kStepping:
+      return from == SessionState::kReady;
+    case SessionState::kPrepared:
+      return from == SessionState::kStepping;
+    case SessionState::kFinishing:
+      return from == SessionState::kReady;
+    case SessionState::kFailed:
+    case SessionState::kReleasing:
+      return from != SessionState::kIdle;
+  }
+  return false;
+}
+
+v1::FailureKind KindOf(const absl::Status& status,
+                       const std::string& blamed_worker) {
+  if (!blamed_worker.empty()) return v1::FAILURE_KIND_WORKER_LOST;
+  switch (status.code()) {
+    case absl::StatusCode::kResourceExhausted:
+      return v1::FAILURE_KIND_OUT_OF_MEMORY;
+    case absl::StatusCode::kInvalidArgument:
+      return v1::FAILURE_KIND_INVALID;
+    default:
+      return v1::FAILURE_KIND_INTERNAL;
+  }
+}
+
+void ToProto(const Position& position, v1::Position* proto) {
+  proto->set_step(position.step.value());
+  proto->set_action(schedule::ToString(position.action));
+  proto->set_stage(position.action.stage.value());
+  proto->set_microbatch(position.action.microbatch.value());
+  proto->set_waiting_for(position.waiting_for);
+}
+
+void ToProto(const Placement::StepOutcome& outcome, v1::Prepared* proto) {
+  for (const MicrobatchLoss& loss : outcome.gradients.losses) {
+    v1::MicrobatchLoss* entry = proto->add_losses();
+    entry->set_microbatch(loss.microbatch.value());
+    entry->set_loss_sum(loss.loss_sum);
+  }
+  for (const ParameterNorm& norm : outcome.gradients.norms) {
+    v1::ParameterNorm* entry = proto->add_norms();
+    entry->set_global_index(norm.global_index);
+    entry->set_squared(norm.squared);
+  }
+  proto->set_all_finite(outcome.gradients.all_finite);
+  proto->set_compute_start_nanoseconds(
+      outcome.timing.compute_start_nanoseconds);
+  proto->set_compute_end_nanoseconds(outcome.timing.compute_end_nanoseconds);
+  proto->set_busy_nanoseconds(outcome.timing.busy_nanoseconds);
+}
+
+void ToProto(const ParameterDigest& digest, v1::ParameterDigest* proto) {
+  proto->set_name(digest.name);
+  proto->set_dtype(DTypeName(digest.descriptor.dtype));
+  for (int64_t size : digest.descriptor.shape) proto->add_shape(size);
+  proto->set_sha256(digest.sha256);
+}
+
+}  // namespace
+
+const char* SessionStateName(SessionState state) {
+  switch (state) {
+    case SessionState::kIdle:
+      return "IDLE";
+    case SessionState::kBuilding:
+      return "BUILDING";
+    case SessionState::kBuilt:
+      return "BUILT";
+    case SessionState::kConnecting:
+      return "CONNECTING";
+    case SessionState::kReady:
+      return "READY";
+    case SessionState::kStepping:
+      return "STEPPING";
+    case SessionState::kPrepared:
+      return "PREPARED";
+    case SessionState::kFinishing:
+      return "FINISHING";
+    case SessionState::kFailed:
+      return "FAILED";
+    case SessionState::kReleasing:
+      return "RELEASING";
+  }
+  return "?";
+}
+
+Session::Session(const SessionOptions& options) : options_(options) {}
+
+void Session::Transition(SessionState to) {
+  if (!MayFollow(state_, to)) {
+    LogError(absl::StrCat("session: no way from ", SessionStateName(state_),
+                          " to ", SessionStateName(to)));
+    return;
+  }
+  state_ = to;
+}
+
+bool Session::Expect(SessionState state, const char* message) {
+  if (state_ == state) return true;
+  // A message that crossed our own failure report, or one of a coordinator that
+  // is wrong: neither may change anything.
+  LogWarning(absl::StrCat(message, " ignored in state ",
+                          SessionStateName(state_)));
+  return false;
+}
+
+bool Session::IsCurrent(Epoch epoch) const {
+  return state_ != SessionState::kIdle && held_.epoch == epoch;
+}
+
+template <typename Result>
+void Session::OnEngine(std::function<Result(Placement&)> work,
+                       std::function<void(Result)> done) {
+  auto self = shared_from_this();
+  options_.engine->Add([self, placement = held_.placement,
+                        work = std::move(work), done = std::move(done)] {
+    Result result = work(*placement);
+    self->options_.executor->Add(
+        [self, done, result = std::move(result)]() mutable {
+          done(std::move(result));
+        });
+  });
+}
+
+void Session::OnConnected() {
+  v1::WorkerMessage message;
+  *message.mutable_register_() = options_.registration;
+  Send(std::move(message));
+}
+
+void Session::Send(v1::WorkerMessage message) {
+  v1::Fence* fence = message.mutable_fence();
+  fence->set_term(term_.value());
+  fence->set_incarnation(options_.incarnation.value());
+  fence->set_epoch(held_.epoch.value());
+  options_.send(std::move(message));
+}
+
+bool Session::PassesFence(const v1::CoordinatorMessage& message) {
+  const v1::Fence& fence = message.fence();
+  if (Term(fence.term()) < term_) {
+    ++refused_.old_term;
+    return false;
+  }
+  if (fence.incarnation() != 0 &&
+      Incarnation(fence.incarnation()) != options_.incarnation) {
+    ++refused_.other_incarnation;
+    return false;
+  }
+  switch (message.message_case()) {
+    case v1::CoordinatorMessage::kWelcome:
+    case v1::CoordinatorMessage::kMemoryQuery:
+    case v1::CoordinatorMessage::kShutdown:
+      return true;
+    case v1::CoordinatorMessage::kAssign:
+      if (Epoch(fence.epoch()) > last_epoch_) return true;
+      break;
+    default:
+      if (IsCurrent(Epoch(fence.epoch()))) return true;
+  }
+  ++refused_.other_epoch;
+  return false;
+}
+
+void Session::OnMessage(const v1::CoordinatorMessage& message) {
+  if (!PassesFence(message)) return;
+  switch (message.message_case()) {
+    case v1::CoordinatorMessage::kWelcome:
+      return OnWelcome(message.welcome());
+    case v1::CoordinatorMessage::kAssign:
+      return OnAssign(message.assign(), Epoch(message.fence().epoch()));
+    case v1::CoordinatorMessage::kConnect:
+      return OnConnect();
+    case v1::CoordinatorMessage::kStepBegin:
+      return OnStepBegin(message.step_begin());
+    case v1::CoordinatorMessage::kStepCommit:
+      return OnStepCommit(message.step_commit());
+    case v1::CoordinatorMessage::kFinish:
+      return OnFinish();
+    case v1::CoordinatorMessage::kAbort:
+      return OnAbort(message.abort().reason());
+    case v1::CoordinatorMessage::kMemoryQuery:
+      return OnMemoryQuery(message.memory_query());
+    case v1::CoordinatorMessage::kShutdown:
+      return options_.on_shutdown(message.shutdown().reason());
+    case v1::CoordinatorMessage::MESSAGE_NOT_SET:
+      LogWarning("empty message from the coordinator");
+  }
+}
+
+void Session::OnWelcome(const v1::Welcome& welcome) {
+  term_ = Term(welcome.term());
+  // Epochs are counted by the coordinator: a new life of it starts afresh.
+  last_epoch_ = Epoch();
+  options_.on_welcome(welcome.heartbeat_milliseconds());
+  LogInfo(absl::StrCat("registered with the coordinator, term ",
+                       welcome.term()));
+}
+
+absl::StatusOr<schedule::Schedule> Session::ScheduleOf(
+    const v1::Assign& assign) {
+  if (assign.has_schedule()) {
+    SC_ASSIGN_OR_RETURN(schedule_, schedule::FromProto(assign.schedule()));
+    schedule_id_ = assign.schedule_id();
+  }
+  if (schedule_id_ != assign.schedule_id()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("schedule ", assign.schedule_id(), " is not known here"));
+  }
+  return schedule_;
+}
+
+absl::StatusOr<PlacementOptions> Session::OptionsOf(const v1::Assign& assign,
+                                                    Epoch epoch) {
+  PlacementOptions options;
+  options.job_id = assign.job_id();
+  options.epoch = epoch;
+  SC_ASSIGN_OR_RETURN(options.spec, job::FromProto(assign.spec()));
+  SC_ASSIGN_OR_RETURN(options.schedule, ScheduleOf(assign));
+  options.worker = WorkerIndex(assign.worker_index());
+  for (const v1::JobPeer& peer : assign.peers()) {
+    options.worker_names.push_back(peer.worker());
+  }
+  for (const v1::AssignedStage& stage : assign.stages()) {
+    StageAssignment assignment;
+    assignment.stage = StageIndex(stage.stage());
+    assignment.layers.begin = stage.layer_begin();
+    assignment.layers.end = stage.layer_end();
+    assignment.first = options.schedule.IsFirst(assignment.stage);
+    assignment.last = options.schedule.IsLast(assignment.stage);
+    options.stages.push_back(assignment);
+  }
+  options.boundary_bytes = static_cast<size_t>(assign.slot_bytes());
+  options.on_aborted = [weak = weak_from_this(), epoch] {
+    auto self = weak.lock();
+    if (self == nullptr) return;
+    self->options_.executor->Add([self, epoch] {
+      if (!self->IsCurrent(epoch) || self->held_.placement == nullptr) return;
+      self->Fail(self->held_.placement->abort_flag().status());
+    });
+  };
+  return options;
+}
+
+void Session::OnAssign(const v1::Assign& assign, Epoch epoch) {
+  if (!Expect(SessionState::kIdle, "Assign")) return;
+  Transition(SessionState::kBuilding);
+  last_epoch_ = epoch;
+  held_ = Held();
+  held_.job_id = assign.job_id();
+  held_.epoch = epoch;
+  for (const v1::JobPeer& peer : assign.peers()) {
+    PeerAddress address;
+    address.worker = peer.worker();
+    address.incarnation = Incarnation(peer.incarnation());
+    address.address = peer.peer_address();
+    held_.peers.push_back(std::move(address));
+  }
+  auto placement_options = OptionsOf(assign, epoch);
+  if (!placement_options.ok()) return Fail(placement_options.status());
+  building_ = true;
+  auto self = shared_from_this();
+  options_.engine->Add([self, epoch,
+                        placement_options = *std::move(placement_options)] {
+    absl::StatusOr<std::shared_ptr<Placement>> built =
+        Placement::Create(self->options_.parts, placement_options);
+    self->options_.executor->Add([self, epoch, built = std::move(built)] {
+      self->OnBuilt(epoch, built);
+    });
+  });
+}
+
+void Session::OnBuilt(Epoch epoch,
+                      absl::StatusOr<std::shared_ptr<Placement>> built) {
+  building_ = false;
+  if (!IsCurrent(epoch)) return;
+  if (built.ok()) held_.placement = *built;
+  if (state_ == SessionState::kReleasing) return OnAbort("");
+  if (!built.ok()) return Fail(built.status());
+  Transition(SessionState::kBuilt);
+  PeerDirectory::Entry entry;
+  entry.job_id = held_.job_id;
+  entry.epoch = epoch;
+  entry.kind = held_.placement->transport_kind();
+  entry.descriptor = held_.placement->Describe();
+  options_.directory->Publish(entry);
+  v1::WorkerMessage message;
+  message.mutable_assigned()->set_job_id(held_.job_id);
+  message.mutable_assigned()->set_receive_pool_bytes(
+      held_.placement->receive_pool_bytes());
+  Send(std::move(message));
+}
+
+void Session::OnConnect() {
+  if (!Expect(SessionState::kBuilt, "Connect")) return;
+  Transition(SessionState::kConnecting);
+  const Held held = held_;
+  OnEngine<absl::Status>(
+      [held](Placement& placement) {
+        auto resolve = [&](WorkerIndex worker) {
+          return DescribePeer(held.peers[worker.index()], held.job_id,
+                              held.epoch, placement.transport_kind(),
+                              kConnectTimeout);
+        };
+        return placement.Connect(resolve, kConnectTimeout);
+      },
+      [this, epoch = held_.epoch](const absl::Status& status) {
+        if (!IsCurrent(epoch) || state_ != SessionState::kConnecting) return;
+        if (!status.ok()) return Fail(status);
+        Transition(SessionState::kReady);
+        v1::WorkerMessage message;
+        v1::Connected* connected = message.mutable_connected();
+        connected->set_job_id(held_.job_id);
+        for (const std::string& edge : held_.placement->EdgeSummaries()) {
+          connected->add_edges(edge);
+        }
+        Send(std::move(message));
+      });
+}
+
+void Session::OnStepBegin(const v1::StepBegin& begin) {
+  if (!Expect(SessionState::kReady, "StepBegin")) return;
+  Transition(SessionState::kStepping);
+  const StepIndex step(begin.step());
+  OnEngine<absl::StatusOr<Placement::StepOutcome>>(
+      [step, tokens = begin.target_tokens()](Placement& placement) {
+        return placement.RunStep(step, tokens);
+      },
+      [this, epoch = held_.epoch,
+       step](const absl::StatusOr<Placement::StepOutcome>& outcome) {
+        OnStepDone(epoch, step, outcome);
+      });
+}
+
+void Session::OnStepDone(
+    Epoch epoch, StepIndex step,
+    const absl::StatusOr<Placement::StepOutcome>& outcome) {
+  if (!IsCurrent(epoch) || state_ != SessionState::kStepping) return;
+  if (!outcome.ok()) return Fail(outcome.status());
+  Transition(SessionState::kPrepared);
+  v1::WorkerMessage message;
+  v1::Prepared* prepared = message.mutable_prepared();
+  prepared->set_job_id(held_.job_id);
+  prepared->set_step(step.value());
+  ToProto(*outcome, prepared);
+  Send(std::move(message));
+}
+
+void Session::OnStepCommit(const v1::StepCommit& commit) {
+  if (!Expect(SessionState::kPrepared, "StepCommit")) return;
+  // Ready at once: the engine works in order, so the next step may be queued
+  // behind the update.
+  Transition(SessionState::kReady);
+  UpdateOptions update;
+  update.step = StepIndex(commit.step());
+  update.clip_factor = commit.clip_factor();
+  update.learning_rate = commit.learning_rate();
+  OnEngine<absl::Status>(
+      [update, skip = commit.skip()](Placement& placement) {
+        return placement.Apply(update, skip);
+      },
+      [this, epoch = held_.epoch, step = commit.step()](
+          const absl::Status& status) {
+        if (!IsCurrent(epoch) || state_ == SessionState::kFailed) return;
+        if (!status.ok()) return Fail(status);
+        v1::WorkerMessage message;
+        message.mutable_applied()->set_job_id(held_.job_id);
+        message.mutable_applied()->set_step(step);
+        Send(std::move(message));
+      });
+}
+
+void Session::OnFinish() {
+  if (!Expect(SessionState::kReady, "Finish")) return;
+  Transition(SessionState::kFinishing);
+  using Digests = absl::StatusOr<std::vector<ParameterDigest>>;
+  OnEngine<Digests>(
+      [](Placement& placement) {
+        Digests digests = placement.DigestParameters();
+        placement.Stop();
+        return digests;
+      },
+      [this, epoch = held_.epoch](const Digests& digests) {
+        if (!IsCurrent(epoch) || state_ != SessionState::kFinishing) return;
+        if (!digests.ok()) return Fail(digests.status());
+        v1::WorkerMessage message;
+        v1::Finished* finished = message.mutable_finished();
+        finished->set_job_id(held_.job_id);
+        for (const ParameterDigest& digest : *digests) {
+          ToProto(digest, finished->add_parameters());
+        }
+        ToProto(options_.worker, held_.placement->Memory(),
+                finished->mutable_memory());
+        options_.directory->Withdraw();
+        Send(std::move(message));
+        // The engine may still drop its own reference: let it be the last.
+        options_.engine->Add([placement = held_.placement] {});
+        held_.placement.reset();
+        Transition(SessionState::kIdle);
+      });
+}
+
+void Session::OnMemoryQuery(const v1::MemoryQuery& query) {
+  v1::WorkerMessage message;
+  v1::MemoryReport* report = message.mutable_memory_report();
+  report->set_query(query.query());
+  if (held_.placement != nullptr && state_ != SessionState::kIdle) {
+    report->set_job_id(held_.job_id);
+    ToProto(options_.worker, held_.placement->Memory(),
+            report->mutable_memory());
+  } else {
+    report->mutable_memory()->set_worker(options_.worker);
+    report->mutable_memory()->set_step(-1);
+  }
+  Send(std::move(message));
+}
+
+void Session::Fail(const absl::Status& status) {
+  if (state_ == SessionState::kIdle || state_ == SessionState::kFailed ||
+      state_ == SessionState::kReleasing) {
+    return;
+  }
+  Transition(SessionState::kFailed);
+  v1::WorkerMessage message;
+  v1::WorkerFailed* failed = message.mutable_failed();
+  failed->set_job_id(held_.job_id);
+  failed->set_message(std::string(status.message()));
+  std::string blamed;
+  if (held_.placement != nullptr) {
+    blamed = held_.placement->abort_flag().blamed_worker();
+    const std::optional<Position> position = held_.placement->position();
+    if (position) ToProto(*position, failed->mutable_position());
+  }
+  failed->set_kind(KindOf(status, blamed));
+  failed->set_blamed_worker(blamed);
+  LogError(status.message(), [&] {
+    LogFields fields;
+    fields.job = held_.job_id;
+    fields.epoch = held_.epoch.value();
+    return fields;
+  }());
+  Send(std::move(message));
+  if (held_.placement == nullptr) return;
+  held_.placement->Abort(status);
+  options_.engine->Add([placement = held_.placement] { placement->Stop(); });
+}
+
+void Session::OnAbort(const std::string& reason) {
+  if (state_ == SessionState::kIdle) return;
+  if (state_ != SessionState::kReleasing) Transition(SessionState::kReleasing);
+  options_.directory->Withdraw();
+  // OnBuilt comes back here: a build cannot be interrupted.
+  if (building_) return;
+  if (held_.placement == nullptr) return SendReleased(nullptr);
+  held_.placement->Abort(absl::CancelledError(
+      absl::StrCat("the coordinator ended the job: ", reason)));
+  OnEngine<v1::WorkerMemory>(
+      [this](Placement& placement) {
+        placement.Stop();
+        v1::WorkerMemory memory;
+        ToProto(options_.worker, placement.Memory(), &memory);
+        return memory;
+      },
+      [this, epoch = held_.epoch](const v1::WorkerMemory& memory) {
+        if (!IsCurrent(epoch)) return;
+        SendReleased(&memory);
+      });
+}
+
+void Session::SendReleased(const v1::WorkerMemory* memory) {
+  v1::WorkerMessage message;
+  v1::Released* released = message.mutable_released();
+  released->set_job_id(held_.job_id);
+  if (memory != nullptr) *released->mutable_memory() = *memory;
+  Send(std::move(message));
+  options_.engine->Add([placement = held_.placement] {});
+  held_.placement.reset();
+  Transition(SessionState::kIdle);
+}
+
+void Session::OnDisconnected(const absl::Status& status) {
+  OnAbort(absl::StrCat("the session ended: ", status.message()));
+}
+
+void Session::SendHeartbeat() {
+  v1::WorkerMessage message;
+  v1::Heartbeat* heartbeat = message.mutable_heartbeat();
+  heartbeat->set_sequence(++heartbeats_);
+  if (state_ != SessionState::kIdle) {
+    heartbeat->set_job_id(held_.job_id);
+    if (held_.placement != nullptr) {
+      const std::optional<Position> position = held_.placement->position();
+      if (position) ToProto(*position, heartbeat->mutable_position());
+    }
+  }
+  Send(std::move(message));
+}
+
+void Session::Stop(std::function<void()> done) {
+  if (held_.placement != nullptr) {
+    held_.placement->Abort(absl::CancelledError("the worker is stopping"));
+  }
+  options_.engine->Add(
+      [placement = std::move(held_.placement), done = std::move(done)]() mutable {
+        if (placement != nullptr) placement->Stop();
+        placement.reset();
+        done();
+      });
+}
+
+}  // namespace stagecoach::worker

@@ -1,0 +1,145 @@
+#ifndef STAGECOACH_STAGE_WORKER_SESSION_H_
+#define STAGECOACH_STAGE_WORKER_SESSION_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/ids.h"
+#include "base/serial_executor.h"
+#include "stage_worker/peer_directory.h"
+#include "stage_worker/peer_service.h"
+#include "stage_worker/placement.h"
+#include "stagecoach/v1/session.pb.h"
+
+namespace stagecoach::worker {
+
+// Life of a placement as the session sees it:
+//
+//   IDLE -> BUILDING -> BUILT -> CONNECTING -> READY <-> STEPPING
+//                                                |          |
+//                                                |      PREPARED
+//                                                |          |
+//                                            FINISHING <- READY (committed)
+//   any but IDLE -> FAILED (reported, waits for Abort)
+//   any but IDLE -> RELEASING -> IDLE
+enum class SessionState {
+  kIdle,
+  kBuilding,
+  kBuilt,
+  kConnecting,
+  kReady,
+  kStepping,
+  kPrepared,
+  kFinishing,
+  kFailed,
+  kReleasing,
+};
+const char* SessionStateName(SessionState state);
+
+struct SessionOptions {
+  std::string worker;
+  Incarnation incarnation;
+  v1::Register registration;
+  PlacementParts parts;
+  // Where this object's methods run, and where the engine's do. Both must
+  // outlive the session; the engine's must be drained before it is destroyed.
+  Executor* executor = nullptr;
+  Executor* engine = nullptr;
+  // Must outlive the session.
+  PeerDirectory* directory = nullptr;
+  // Sends to the coordinator; dropped while there is no stream. Thread-safe.
+  std::function<void(v1::WorkerMessage)> send;
+  // The coordinator took the registration and wants heartbeats this often.
+  std::function<void(int64_t heartbeat_milliseconds)> on_welcome;
+  // Asked to end the process.
+  std::function<void(const std::string& reason)> on_shutdown;
+};
+
+// Counts of messages refused by their fence.
+struct FenceCounters {
+  int64_t old_term = 0;
+  int64_t other_epoch = 0;
+  int64_t other_incarnation = 0;
+};
+
+// What a worker says to its coordinator and does on its behalf. Owns the
+// placement. Single-executor: every method runs on `executor`; the engine's part
+// of the work is posted to `engine` and comes back.
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  explicit Session(const SessionOptions& options);
+
+  // A new stream is open: registers.
+  void OnConnected();
+  void OnMessage(const v1::CoordinatorMessage& message);
+  // The stream ended. A placement cannot go on without its coordinator yet: it
+  // is dropped.
+  void OnDisconnected(const absl::Status& status);
+  // Tells the coordinator where the engine is.
+  void SendHeartbeat();
+  // Drops what there is; `done` runs afterwards on the engine's executor.
+  void Stop(std::function<void()> done);
+
+  SessionState state() const { return state_; }
+  const FenceCounters& refused() const { return refused_; }
+
+ private:
+  // One placement and what belongs to it; engine tasks hold it too.
+  struct Held {
+    std::string job_id;
+    Epoch epoch;
+    std::shared_ptr<Placement> placement;  // null while building
+    std::vector<PeerAddress> peers;
+  };
+
+  bool PassesFence(const v1::CoordinatorMessage& message);
+  void OnWelcome(const v1::Welcome& welcome);
+  void OnAssign(const v1::Assign& assign, Epoch epoch);
+  void OnBuilt(Epoch epoch, absl::StatusOr<std::shared_ptr<Placement>> built);
+  void OnConnect();
+  void OnStepBegin(const v1::StepBegin& begin);
+  void OnStepDone(Epoch epoch, StepIndex step,
+                  const absl::StatusOr<Placement::StepOutcome>& outcome);
+  void OnStepCommit(const v1::StepCommit& commit);
+  void OnFinish();
+  void OnMemoryQuery(const v1::MemoryQuery& query);
+  // The coordinator wants the placement gone.
+  void OnAbort(const std::string& reason);
+  // The placement cannot go on; tells the coordinator and stops it.
+  void Fail(const absl::Status& status);
+
+  void Transition(SessionState to);
+  bool Expect(SessionState state, const char* message);
+  // Whether the engine's answer still concerns the placement held now.
+  bool IsCurrent(Epoch epoch) const;
+  void Send(v1::WorkerMessage message);
+  void SendReleased(const v1::WorkerMemory* memory);
+  absl::StatusOr<PlacementOptions> OptionsOf(const v1::Assign& assign,
+                                             Epoch epoch);
+  absl::StatusOr<schedule::Schedule> ScheduleOf(const v1::Assign& assign);
+  // Runs `work` on the engine with the placement, then `done` here.
+  template <typename Result>
+  void OnEngine(std::function<Result(Placement&)> work,
+                std::function<void(Result)> done);
+
+  const SessionOptions options_;
+  SessionState state_ = SessionState::kIdle;
+  Term term_;
+  Epoch last_epoch_;
+  Held held_;
+  bool building_ = false;  // the engine works on held_.placement
+  FenceCounters refused_;
+  int64_t heartbeats_ = 0;
+  // The last schedule that came, by its id.
+  std::string schedule_id_;
+  schedule::Schedule schedule_;
+};
+
+}  // namespace stagecoach::worker
+
+#endif  // STAGECOACH_STAGE_WORKER_SESSION_H_

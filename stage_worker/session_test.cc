@@ -1,0 +1,345 @@
+#include "stage_worker/session.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "base/clock.h"
+#include "job/plan.h"
+#include "job/spec_proto.h"
+#include "memory/accounting_allocator.h"
+#include "schedule/formats/formats.h"
+#include "stage_worker/engine/synthetic/synthetic_engine.h"
+#include "stage_worker/testing/placement_rig.h"
+#include "transport/loopback/loopback.h"
+
+namespace stagecoach::worker {
+namespace {
+
+constexpr int64_t kTerm = 5;
+constexpr int64_t kEpoch = 2;
+constexpr uint64_t kIncarnation = 77;
+
+class OneTokenData final : public DataSource {
+ public:
+  absl::StatusOr<TokenBatch> Read(StepIndex, MicrobatchIndex) override {
+    TokenBatch batch;
+    batch.rows = 2;
+    batch.sequence_length = 4;
+    batch.inputs.assign(8, 1);
+    batch.targets.assign(8, 2);
+    return batch;
+  }
+  int64_t samples() const override { return 1; }
+};
+
+// A session whose two executors run when the test says, one worker, no peers.
+class SessionTest : public ::testing::Test {
+ protected:
+  SessionTest() : spec_(RigSpec(1, "gpipe", 2)) {
+    SessionOptions options;
+    options.worker = "w0";
+    options.incarnation = Incarnation(kIncarnation);
+    options.parts.allocator = &allocator_;
+    options.parts.clock = &clock_;
+    options.parts.endpoint_factory =
+        [this](const transport::EndpointOptions& endpoint) {
+          return hub_.NewEndpoint(endpoint);
+        };
+    options.parts.data_factory = [](const job::JobSpec&)
+        -> absl::StatusOr<std::unique_ptr<DataSource>> {
+      return std::make_unique<OneTokenData>();
+    };
+    options.parts.engine_factory = [this](const EngineOptions& engine)
+        -> absl::StatusOr<std::unique_ptr<StageEngine>> {
+      if (!build_status_.ok()) return build_status_;
+      return NewSyntheticEngine(synthetic_, &allocator_, engine);
+    };
+    options.executor = &executor_;
+    options.engine = &engine_;
+    options.directory = &directory_;
+    options.send = [this](v1::WorkerMessage message) {
+      sent_.push_back(std::move(message));
+    };
+    options.on_welcome = [this](int64_t milliseconds) {
+      heartbeat_ = milliseconds;
+    };
+    options.on_shutdown = [this](const std::string&) { shutdown_ = true; };
+    session_ = std::make_shared<Session>(options);
+    Deliver([](v1::CoordinatorMessage* message) {
+      message->mutable_fence()->set_epoch(0);
+      message->mutable_welcome()->set_term(kTerm);
+      message->mutable_welcome()->set_heartbeat_milliseconds(250);
+    });
+  }
+
+  // Fills in the fence before `fill` may change it.
+  void Deliver(const std::function<void(v1::CoordinatorMessage*)>& fill) {
+    v1::CoordinatorMessage message;
+    message.mutable_fence()->set_term(kTerm);
+    message.mutable_fence()->set_epoch(kEpoch);
+    message.mutable_fence()->set_incarnation(kIncarnation);
+    fill(&message);
+    session_->OnMessage(message);
+  }
+  void RunEverything() {
+    while (engine_.RunAll() + executor_.RunAll() > 0) {
+    }
+  }
+  void Assign(int64_t epoch = kEpoch) {
+    Deliver([&](v1::CoordinatorMessage* message) {
+      message->mutable_fence()->set_epoch(epoch);
+      v1::Assign* assign = message->mutable_assign();
+      assign->set_job_id("j1");
+      job::ToProto(spec_, assign->mutable_spec());
+      const job::JobPlan plan = job::PlanJob(spec_).value();
+      assign->set_schedule_id("s1");
+      schedule::ToProto(plan.schedule, assign->mutable_schedule());
+      v1::AssignedStage* stage = assign->add_stages();
+      stage->set_layer_end(spec_.model.layers);
+      v1::JobPeer* peer = assign->add_peers();
+      peer->set_worker("w0");
+      peer->set_incarnation(kIncarnation);
+      assign->set_slot_bytes(static_cast<int64_t>(plan.boundary.bytes()));
+    });
+  }
+  void Connect() {
+    Deliver([](v1::CoordinatorMessage* message) {
+      message->mutable_connect()->set_job_id("j1");
+    });
+  }
+  void StepBegin(int64_t step) {
+    Deliver([&](v1::CoordinatorMessage* message) {
+      message->mutable_step_begin()->set_step(step);
+      message->mutable_step_begin()->set_target_tokens(16);
+    });
+  }
+  void Commit(int64_t step) {
+    Deliver([&](v1::CoordinatorMessage* message) {
+      message->mutable_step_commit()->set_step(step);
+      message->mutable_step_commit()->set_clip_factor(1);
+      message->mutable_step_commit()->set_learning_rate(0.1);
+    });
+  }
+  void Abort() {
+    Deliver([](v1::CoordinatorMessage* message) {
+      message->mutable_abort()->set_reason("test");
+    });
+  }
+  // The next message to the coordinator; MESSAGE_NOT_SET if there is none.
+  v1::WorkerMessage Next() {
+    if (sent_.empty()) return v1::WorkerMessage();
+    v1::WorkerMessage message = std::move(sent_.front());
+    sent_.pop_front();
+    return message;
+  }
+  void GetReady() {
+    Assign();
+    RunEverything();
+    ASSERT_TRUE(Next().has_assigned());
+    Connect();
+    RunEverything();
+    ASSERT_TRUE(Next().has_connected());
+    ASSERT_EQ(session_->state(), SessionState::kReady);
+  }
+
+  job::JobSpec spec_;
+  SyntheticOptions synthetic_;
+  absl::Status build_status_;
+  SimulatedClock clock_;
+  memory::AccountingAllocator allocator_;
+  transport::LoopbackHub hub_;
+  ManualExecutor executor_;
+  ManualExecutor engine_;
+  PeerDirectory directory_;
+  std::deque<v1::WorkerMessage> sent_;
+  int64_t heartbeat_ = 0;
+  bool shutdown_ = false;
+  std::shared_ptr<Session> session_;
+};
+
+TEST_F(SessionTest, TakesTheHeartbeatOfTheWelcome) {
+  EXPECT_EQ(heartbeat_, 250);
+}
+
+TEST_F(SessionTest, RunsAJobFromAssignToFinish) {
+  GetReady();
+  for (int64_t step = 0; step < 2; ++step) {
+    StepBegin(step);
+    RunEverything();
+    const v1::WorkerMessage prepared = Next();
+    ASSERT_TRUE(prepared.has_prepared());
+    EXPECT_EQ(prepared.prepared().step(), step);
+    EXPECT_EQ(prepared.prepared().losses_size(), 2);
+    EXPECT_EQ(prepared.fence().epoch(), kEpoch);
+    EXPECT_EQ(prepared.fence().term(), kTerm);
+    EXPECT_EQ(prepared.fence().incarnation(), kIncarnation);
+    Commit(step);
+    RunEverything();
+    ASSERT_TRUE(Next().has_applied());
+  }
+  Deliver([](v1::CoordinatorMessage* message) { message->mutable_finish(); });
+  RunEverything();
+  const v1::WorkerMessage finished = Next();
+  ASSERT_TRUE(finished.has_finished());
+  EXPECT_GT(finished.finished().memory().allocated_bytes().peak(), 0);
+  EXPECT_EQ(session_->state(), SessionState::kIdle);
+  EXPECT_FALSE(directory_.Find("j1", Epoch(kEpoch)).ok());
+  EXPECT_EQ(allocator_.Stats().allocated_bytes.current, 0);
+}
+
+TEST_F(SessionTest, TheNextStepMayComeBeforeTheUpdateIsApplied) {
+  GetReady();
+  StepBegin(0);
+  RunEverything();
+  ASSERT_TRUE(Next().has_prepared());
+  Commit(0);
+  StepBegin(1);
+  RunEverything();
+  EXPECT_TRUE(Next().has_applied());
+  EXPECT_TRUE(Next().has_prepared());
+}
+
+TEST_F(SessionTest, PublishesItsDescriptorWhilePlaced) {
+  Assign();
+  RunEverything();
+  const auto entry = directory_.Find("j1", Epoch(kEpoch));
+  ASSERT_TRUE(entry.ok());
+  EXPECT_EQ(entry->kind, "none");  // one worker has no edges
+  EXPECT_TRUE(absl::IsFailedPrecondition(
+      directory_.Find("j1", Epoch(kEpoch - 1)).status()));
+  EXPECT_TRUE(absl::IsNotFound(
+      directory_.Find("j1", Epoch(kEpoch + 1)).status()));
+}
+
+TEST_F(SessionTest, RefusesAndCountsMessagesOfOtherLives) {
+  GetReady();
+  Deliver([](v1::CoordinatorMessage* message) {
+    message->mutable_fence()->set_term(kTerm - 1);
+    message->mutable_step_begin();
+  });
+  Deliver([](v1::CoordinatorMessage* message) {
+    message->mutable_fence()->set_epoch(kEpoch + 1);
+    message->mutable_step_begin();
+  });
+  Deliver([](v1::CoordinatorMessage* message) {
+    message->mutable_fence()->set_incarnation(kIncarnation + 1);
+    message->mutable_step_begin();
+  });
+  Assign(kEpoch);  // not newer than what is held
+  RunEverything();
+  EXPECT_EQ(session_->state(), SessionState::kReady);
+  EXPECT_EQ(session_->refused().old_term, 1);
+  EXPECT_EQ(session_->refused().other_epoch, 2);
+  EXPECT_EQ(session_->refused().other_incarnation, 1);
+  EXPECT_TRUE(sent_.empty());
+}
+
+TEST_F(SessionTest, ReportsABuildThatFailsAndLetsGoOnAbort) {
+  build_status_ = absl::ResourceExhaustedError("no memory for stage 0");
+  Assign();
+  RunEverything();
+  const v1::WorkerMessage failed = Next();
+  ASSERT_TRUE(failed.has_failed());
+  EXPECT_EQ(failed.failed().kind(), v1::FAILURE_KIND_OUT_OF_MEMORY);
+  EXPECT_EQ(failed.failed().message(), "no memory for stage 0");
+  Abort();
+  RunEverything();
+  EXPECT_TRUE(Next().has_released());
+  EXPECT_EQ(session_->state(), SessionState::kIdle);
+}
+
+TEST_F(SessionTest, ReportsWhereAStepFailed) {
+  synthetic_.before_action = [](const schedule::Action& action) {
+    return schedule::ToString(action) == "0B1"
+               ? absl::InternalError("scripted failure")
+               : absl::OkStatus();
+  };
+  GetReady();
+  StepBegin(0);
+  RunEverything();
+  const v1::WorkerMessage failed = Next();
+  ASSERT_TRUE(failed.has_failed());
+  EXPECT_EQ(failed.failed().position().action(), "0B1");
+  EXPECT_EQ(failed.failed().position().microbatch(), 1);
+  EXPECT_EQ(failed.failed().blamed_worker(), "");
+  // A commit that crossed the report changes nothing.
+  Commit(0);
+  RunEverything();
+  EXPECT_TRUE(sent_.empty());
+  Abort();
+  RunEverything();
+  EXPECT_TRUE(Next().has_released());
+}
+
+TEST_F(SessionTest, AbortInEveryStateEndsIdle) {
+  // While building.
+  Assign();
+  Abort();
+  RunEverything();
+  EXPECT_TRUE(Next().has_released());
+  EXPECT_EQ(session_->state(), SessionState::kIdle);
+  // Twice while stepping, before the engine has begun.
+  Deliver([](v1::CoordinatorMessage*) {});
+  const int64_t next = kEpoch + 1;
+  Assign(next);
+  RunEverything();
+  ASSERT_TRUE(Next().has_assigned());
+  for (int i = 0; i < 2; ++i) {
+    Deliver([&](v1::CoordinatorMessage* message) {
+      message->mutable_fence()->set_epoch(next);
+      message->mutable_abort();
+    });
+  }
+  RunEverything();
+  EXPECT_TRUE(Next().has_released());
+  EXPECT_EQ(session_->state(), SessionState::kIdle);
+  EXPECT_EQ(allocator_.Stats().allocated_bytes.current, 0);
+}
+
+TEST_F(SessionTest, ALostCoordinatorEndsThePlacement) {
+  GetReady();
+  session_->OnDisconnected(absl::UnavailableError("gone"));
+  RunEverything();
+  EXPECT_EQ(session_->state(), SessionState::kIdle);
+  EXPECT_EQ(allocator_.Stats().allocated_bytes.current, 0);
+}
+
+TEST_F(SessionTest, AnswersMemoryQueriesInEveryState) {
+  const auto query = [&](int64_t number) {
+    Deliver([&](v1::CoordinatorMessage* message) {
+      message->mutable_memory_query()->set_query(number);
+    });
+    return Next();
+  };
+  v1::WorkerMessage idle = query(1);
+  ASSERT_TRUE(idle.has_memory_report());
+  EXPECT_EQ(idle.memory_report().query(), 1);
+  EXPECT_EQ(idle.memory_report().job_id(), "");
+  GetReady();
+  v1::WorkerMessage ready = query(2);
+  EXPECT_EQ(ready.memory_report().job_id(), "j1");
+  int64_t sum = 0;
+  for (const auto& category : ready.memory_report().memory().categories()) {
+    sum += category.bytes().current();
+  }
+  EXPECT_EQ(sum, ready.memory_report().memory().allocated_bytes().current());
+}
+
+TEST_F(SessionTest, HeartbeatsSayWhichJobIsHeld) {
+  session_->SendHeartbeat();
+  EXPECT_EQ(Next().heartbeat().job_id(), "");
+  GetReady();
+  session_->SendHeartbeat();
+  const v1::WorkerMessage heartbeat = Next();
+  EXPECT_EQ(heartbeat.heartbeat().job_id(), "j1");
+  EXPECT_FALSE(heartbeat.heartbeat().has_position());
+}
+
+TEST_F(SessionTest, ShutdownIsPassedOn) {
+  Deliver([](v1::CoordinatorMessage* message) { message->mutable_shutdown(); });
+  EXPECT_TRUE(shutdown_);
+}
+
+}  // namespace
+}  // namespace stagecoach::worker

@@ -1,0 +1,188 @@
+#include "stage_worker/worker_main.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/process.h"
+#include "base/version.h"
+#include "memory/accounting_allocator.h"
+#include "stage_worker/engine/synthetic/synthetic_engine.h"
+#include "stage_worker/engine/torch/torch_engine.h"
+#include "stage_worker/worker.h"
+#include "transport/shm/shm.h"
+
+namespace stagecoach::worker {
+namespace {
+
+// Exit codes of docs/cli.md that a daemon can have.
+constexpr int kExitInternal = 1;
+constexpr int kExitUsage = 2;
+constexpr int kExitVersionSkew = 5;
+constexpr int kExitConflict = 6;
+
+struct Flags {
+  WorkerOptions worker;
+  std::string engine = "torch";
+  std::string cuda_library;
+  std::string log_level = "info";
+  bool log_json = false;
+  int die_with_parent = 0;
+};
+
+constexpr char kFooter[] =
+    "Examples:\n"
+    "  stagecoach-worker --coordinator 127.0.0.1:7070 --name w0\n"
+    "  stagecoach-worker --coordinator 127.0.0.1:7070 --name gpu0 "
+    "--device cuda:0\n";
+
+void AddFlags(CLI::App* app, Flags* flags) {
+  app->footer(kFooter);
+  app->set_version_flag("--version", kVersion);
+  app->add_option("--coordinator", flags->worker.coordinator,
+                  "Address of the coordinator")
+      ->capture_default_str();
+  app->add_option("--name", flags->worker.name,
+                  "Name of this worker, unique in the cluster "
+                  "(default: host and process id)");
+  app->add_option("--listen", flags->worker.listen,
+                  "Address that other workers reach this one at")
+      ->capture_default_str();
+  app->add_flag("--allow-plaintext", flags->worker.allow_plaintext,
+                "Let --listen be more than a loopback address, without TLS");
+  app->add_option("--device", flags->worker.device, "cpu, or cuda:N")
+      ->capture_default_str();
+  app->add_option("--engine", flags->engine,
+                  "torch, or synthetic (no model: checks schedules and paths)")
+      ->check(CLI::IsMember({"torch", "synthetic"}))
+      ->capture_default_str();
+  app->add_option("--cuda-library", flags->cuda_library,
+                  "Path of libtorch_cuda.so (default: beside libtorch_cpu.so)");
+  app->add_flag("--poison-freed", flags->worker.parts.poison,
+                "Fill freed memory with NaN, to find late readers (slow)");
+  app->add_option("--log-level", flags->log_level,
+                  "debug, info, warning, error or off")
+      ->capture_default_str();
+  app->add_flag("--log-json", flags->log_json, "Log lines as JSON");
+  app->add_option("--die-with-parent", flags->die_with_parent,
+                  "End when the process with this id, our parent, ends");
+}
+
+int Fail(int code, const absl::Status& status) {
+  std::fprintf(stderr, "stagecoach-worker: %s\n",
+               std::string(status.message()).c_str());
+  return code;
+}
+
+absl::Status ChooseEngine(Flags* flags) {
+  PlacementParts& parts = flags->worker.parts;
+  if (flags->engine == "synthetic") {
+    parts.engine_factory = [](const EngineOptions& options) {
+      return NewSyntheticEngine(SyntheticOptions(),
+                                &memory::AccountingAllocator::Process(),
+                                options);
+    };
+    return absl::OkStatus();
+  }
+  TorchOptions torch;
+  torch.device = flags->worker.device;
+  torch.cuda_library = flags->cuda_library;
+  absl::Status status = InitTorch(torch);
+  if (!status.ok()) return status;
+  flags->worker.torch_version = TorchVersion();
+  parts.engine_factory = [torch](const EngineOptions& options) {
+    return NewTorchEngine(torch, options);
+  };
+  return absl::OkStatus();
+}
+
+absl::Status ChooseParts(Flags* flags) {
+  PlacementParts& parts = flags->worker.parts;
+  memory::AccountingAllocator::Options memory;
+  memory.poison_freed = parts.poison;
+  parts.allocator = &memory::AccountingAllocator::Process();
+  parts.allocator->Configure(memory);
+  parts.clock = Clock::Real();
+  parts.endpoint_factory = transport::NewShmEndpoint;
+  parts.data_factory = OpenTextData;
+  return ChooseEngine(flags);
+}
+
+// Where a signal goes: it may come before the worker exists and after it ended.
+class StopTarget {
+ public:
+  void OnSignal() {
+    MutexLock lock(&mu_);
+    // The second signal does not wait for anything.
+    if (++signals_ > 1) _exit(kExitInternal);
+    if (worker_ != nullptr) worker_->Stop(absl::OkStatus());
+  }
+  void Attach(Worker* worker) {
+    MutexLock lock(&mu_);
+    worker_ = worker;
+    if (worker_ != nullptr && signals_ > 0) worker_->Stop(absl::OkStatus());
+  }
+
+ private:
+  Mutex mu_;
+  int signals_ SC_GUARDED_BY(mu_) = 0;
+  Worker* worker_ SC_GUARDED_BY(mu_) = nullptr;
+};
+
+int Run(const Flags& flags, StopTarget* stop) {
+  auto worker = Worker::Start(flags.worker);
+  if (!worker.ok()) {
+    const bool taken = absl::IsAlreadyExists(worker.status());
+    return Fail(taken ? kExitConflict : kExitUsage, worker.status());
+  }
+  stop->Attach(worker->get());
+  const absl::Status status = (*worker)->Wait();
+  stop->Attach(nullptr);
+  if (absl::IsFailedPrecondition(status)) return Fail(kExitVersionSkew, status);
+  if (absl::IsAlreadyExists(status)) return Fail(kExitConflict, status);
+  return status.ok() ? 0 : Fail(kExitInternal, status);
+}
+
+}  // namespace
+
+int WorkerMain(int argc, char** argv,
+               const std::function<void(PlacementParts*)>& customise) {
+  Flags flags;
+  CLI::App app("A stage worker: runs pipeline stages on one device.");
+  AddFlags(&app, &flags);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kExitUsage;
+  }
+  DieWithParent(flags.die_with_parent);
+  // Before any thread is started; lives as long as the process.
+  auto* const stop = new StopTarget;
+  OnTerminationSignal([stop](int) { stop->OnSignal(); });
+  if (flags.worker.name.empty()) {
+    flags.worker.name = absl::StrCat("worker-", getpid());
+  }
+  LogOptions log;
+  log.json = flags.log_json;
+  log.process = absl::StrCat("worker ", flags.worker.name);
+  if (!ParseLogLevel(flags.log_level, &log.level)) {
+    return Fail(kExitUsage, absl::InvalidArgumentError(absl::StrCat(
+                                "--log-level ", flags.log_level,
+                                ": use debug, info, warning, error or off")));
+  }
+  InitLog(log);
+  if (absl::Status status = ChooseParts(&flags); !status.ok()) {
+    return Fail(kExitUsage, status);
+  }
+  if (customise) customise(&flags.worker.parts);
+  return Run(flags, stop);
+}
+
+}  // namespace stagecoach::worker

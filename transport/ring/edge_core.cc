@@ -1,0 +1,99 @@
+#include "transport/ring/edge_core.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace stagecoach::transport::ring {
+
+absl::Status EdgeCore::Error(absl::StatusCode code,
+                             absl::string_view message) const {
+  return absl::Status(code, absl::StrCat("edge \"", name(), "\": ", message));
+}
+
+// Later states only; the first reason for an end stays.
+void EdgeCore::TransitionLocked(State to, const absl::Status& status) {
+  if (to <= state_) return;
+  state_ = to;
+  if (end_status_.ok()) end_status_ = status;
+}
+
+bool EdgeCore::Progress() {
+  CallbackQueueUse use(&callbacks_);
+  if (!use) return false;
+  bool any = Drain();
+  while (Work()) any = true;
+  return callbacks_.RunAll() || any;
+}
+
+bool EdgeCore::Drain() {
+  bool any = false;
+  Doorbell* bell = nullptr;
+  {
+    MutexLock lock(&mu_);
+    if (state_ > State::kEnding) return false;
+    if (absl::Status drained = DrainLocked(&any); !drained.ok()) {
+      BreakLocked(drained);
+    } else if (state_ == State::kEnding) {
+      TransitionLocked(State::kEnded, end_status_);
+      FailOutstandingLocked();
+    }
+    bell = TakeRingLocked();
+  }
+  if (bell != nullptr) bell->Ring();
+  return any;
+}
+
+void EdgeCore::BreakLocked(const absl::Status& status) {
+  const absl::Status error = Error(status.code(), status.message());
+  TransitionLocked(State::kEnded, error);
+  FailOutstandingLocked();
+  if (std::exchange(lost_reported_, true)) return;
+  callbacks_.Push([this, error](bool cancelled) {
+    if (!cancelled && context_.on_edge_lost) {
+      context_.on_edge_lost(name(), error);
+    }
+  });
+}
+
+void EdgeCore::Abort(const absl::Status& status) {
+  MutexLock lock(&mu_);
+  if (state_ >= State::kEnded) return;
+  TransitionLocked(State::kEnded, status);
+  FailOutstandingLocked();
+}
+
+void EdgeCore::PeerEnded(absl::Status status, bool lost) {
+  CallbackQueueUse use(&callbacks_);
+  if (!use) return;
+  status = Error(status.code(), status.message());
+  {
+    MutexLock lock(&mu_);
+    if (state_ != State::kOpen) return;
+    TransitionLocked(State::kEnding, status);
+    if (lost) lost_reported_ = true;
+  }
+  if (lost && context_.on_edge_lost) context_.on_edge_lost(name(), status);
+  // After the report, so that whoever wakes up finds it.
+  RingOwnBell();
+}
+
+void EdgeCore::Close() {
+  std::unique_ptr<PeerLink> link;
+  {
+    MutexLock lock(&mu_);
+    if (state_ == State::kClosed) return;
+    TransitionLocked(State::kClosed,
+                     Error(absl::StatusCode::kCancelled, "closed here"));
+    FailOutstandingLocked();
+    link = std::move(link_);
+  }
+  if (link != nullptr) link->SayBye();
+  callbacks_.Close();
+}
+
+Doorbell* EdgeCore::TakeRingLocked() {
+  return std::exchange(ring_peer_, false) ? peer_bell_.get() : nullptr;
+}
+
+}  // namespace stagecoach::transport::ring

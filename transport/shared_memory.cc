@@ -1,0 +1,113 @@
+#include "transport/shared_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace stagecoach::transport {
+namespace {
+
+absl::Status OutOfMemory(const char* name, size_t bytes, const char* call) {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "cannot get ", bytes, " bytes of shared memory for ", name, ": ", call,
+      ": ", strerror(errno), "; use fewer or smaller slots"));
+}
+
+// What the host can still give, 0 if it does not say.
+uint64_t AvailableBytes() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string name;
+  uint64_t kibibytes = 0;
+  std::string rest;
+  while (meminfo >> name >> kibibytes && std::getline(meminfo, rest)) {
+    if (name == "MemAvailable:") return kibibytes * 1024;
+  }
+  return 0;
+}
+
+// The kernel itself sets no limit: it would go on reserving pages until it has
+// killed other processes to find them. So this must be asked first.
+absl::Status CheckAvailable(const char* name, size_t bytes) {
+  const uint64_t available = AvailableBytes();
+  if (available == 0 || bytes <= available) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "cannot get ", bytes, " bytes of shared memory for ", name,
+      ": the host has ", available, " left; use fewer or smaller slots"));
+}
+
+// Reserving now turns a lack of memory into an error here instead of a SIGBUS
+// in some later copy.
+bool Reserve(int fd, size_t bytes) {
+  if (fallocate(fd, 0, 0, static_cast<off_t>(bytes)) == 0) return true;
+  return errno == EOPNOTSUPP || errno == ENOSYS;
+}
+
+absl::StatusOr<size_t> SealedSize(int fd) {
+  const int seals = fcntl(fd, F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+    return absl::InvalidArgumentError(
+        "the peer's descriptor is not shared memory sealed against shrinking");
+  }
+  struct stat file;
+  if (fstat(fd, &file) != 0 || file.st_size <= 0) {
+    return absl::InvalidArgumentError("the peer's shared memory is empty");
+  }
+  return static_cast<size_t>(file.st_size);
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Create(
+    const char* name, size_t bytes) {
+  SC_RETURN_IF_ERROR(CheckAvailable(name, bytes));
+  UniqueFd fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.valid()) return OutOfMemory(name, bytes, "memfd_create");
+  if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
+    return OutOfMemory(name, bytes, "ftruncate");
+  }
+  if (!Reserve(fd.get(), bytes)) return OutOfMemory(name, bytes, "fallocate");
+  if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) !=
+      0) {
+    return absl::InternalError(
+        absl::StrCat("cannot seal shared memory: ", strerror(errno)));
+  }
+  return Map(std::move(fd), bytes);
+}
+
+absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::FromFd(
+    UniqueFd fd) {
+  SC_ASSIGN_OR_RETURN(const size_t bytes, SealedSize(fd.get()));
+  return Map(std::move(fd), bytes);
+}
+
+absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Map(UniqueFd fd,
+                                                                size_t bytes) {
+  // Populated: no page fault in a steady step.
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_POPULATE, fd.get(), 0);
+  if (data == MAP_FAILED) return OutOfMemory("a mapping", bytes, "mmap");
+  return std::shared_ptr<SharedMemory>(
+      new SharedMemory(std::move(fd), static_cast<char*>(data), bytes));
+}
+
+SharedMemory::~SharedMemory() {
+  if (data_ != nullptr) munmap(data_, bytes_);
+}
+
+void SharedMemory::Leak() {
+  data_ = nullptr;
+  fd_.Release();
+}
+
+}  // namespace stagecoach::transport

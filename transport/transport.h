@@ -1,0 +1,169 @@
+#ifndef STAGECOACH_TRANSPORT_TRANSPORT_H_
+#define STAGECOACH_TRANSPORT_TRANSPORT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/direction.h"
+#include "base/ids.h"
+#include "base/tensor_descriptor.h"
+#include "transport/doorbell.h"
+
+namespace stagecoach::transport {
+
+// Names a transfer to both ends.
+struct TransferHeader {
+  Epoch epoch;
+  StepIndex step;
+  int32_t replica = 0;
+  MicrobatchIndex microbatch;
+  StageIndex stage;  // the stage that produced it
+  Direction direction = Direction::kActivation;
+
+  friend bool operator==(const TransferHeader& a, const TransferHeader& b) {
+    return a.epoch == b.epoch && a.step == b.step && a.replica == b.replica &&
+           a.microbatch == b.microbatch && a.stage == b.stage &&
+           a.direction == b.direction;
+  }
+};
+std::string ToString(const TransferHeader& header);
+
+struct OutgoingTensor {
+  TensorDescriptor descriptor;
+  const void* data = nullptr;
+};
+struct IncomingTensor {
+  TensorDescriptor descriptor;
+  void* data = nullptr;  // 64-byte aligned
+};
+
+// Every tensor of a transfer, and every slot, starts on such a boundary.
+inline constexpr size_t kTensorAlignment = 64;
+constexpr size_t AlignedBytes(size_t bytes) {
+  return (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
+}
+// What EdgeOptions::slot_bytes must at least be for a transfer of these
+// tensors.
+size_t SlotBytesFor(const std::vector<TensorDescriptor>& tensors);
+
+// All tensors of one transfer, in memory that belongs to the receiver. The
+// memory goes back to the edge's pool when the last copy of `memory` is
+// dropped; dropping takes the edge's lock, so never do it under another lock
+// that a callback of the edge might want.
+struct ReceivedTransfer {
+  TransferHeader header;
+  std::vector<IncomingTensor> tensors;
+  std::shared_ptr<void> memory;
+};
+
+// The sending end of one edge, a FIFO. A transfer is announced, granted, sent
+// and acknowledged as one; no payload moves before its grant. Thread-safe.
+class SendEdge {
+ public:
+  // Called with OK once the receiver owns, or has copied, the bytes, and with
+  // an error if that will never happen (abort, edge lost): exactly once. The
+  // tensors' data must stay as it is until then.
+  using LocalCompletion = std::function<void(absl::Status)>;
+
+  // Closes gracefully: the peer sees an end, not a loss.
+  virtual ~SendEdge() = default;
+
+  // Never blocks and never calls `done` before it returns... unless from
+  // another thread's Progress(). The tensors are in order; a tensor may have
+  // zero bytes.
+  virtual void PostSend(const TransferHeader& header,
+                        std::vector<OutgoingTensor> tensors,
+                        LocalCompletion done) = 0;
+};
+
+// The receiving end of one edge. Thread-safe.
+class ReceiveEdge {
+ public:
+  using Completion = std::function<void(absl::StatusOr<ReceivedTransfer>)>;
+
+  virtual ~ReceiveEdge() = default;
+
+  // Grants the sender one more transfer as soon as the pool has room for it.
+  // The n-th posted receive gets the n-th transfer sent. `done` is called
+  // exactly once, with an error on abort or loss.
+  virtual void PostReceive(Completion done) = 0;
+  // Tells the sender that this end holds all bytes of the transfer and that
+  // they match. Idempotent for the sender.
+  virtual void Acknowledge(const TransferHeader& header) = 0;
+  // Bytes that the pool occupies in this process, from open to close.
+  virtual int64_t pool_bytes() const = 0;
+};
+
+struct EdgeOptions {
+  // Unique among the edges into one endpoint, equal at both ends, for example
+  // "activation 0->1".
+  std::string name;
+  // Receiver only: the pool. A transfer larger than a slot is an error.
+  int slots = 0;
+  size_t slot_bytes = 0;
+  // Receiver only: fill returned slots with 0xFF, for tests and debugging.
+  bool poison_returned = false;
+};
+
+struct EndpointOptions {
+  // Rung whenever Progress() may have something to do. Must outlive the
+  // endpoint.
+  Doorbell* doorbell = nullptr;
+  // An edge ended without being closed: its peer died or the link broke. Called
+  // from Progress() or from a thread of the endpoint, at most once per edge.
+  std::function<void(const std::string& edge, absl::Status)> on_edge_lost;
+};
+
+// One process's end of the data path, for one placement of one job. Edges must
+// be destroyed before their endpoint. Thread-safe; nothing here blocks but
+// OpenSend.
+class Endpoint {
+ public:
+  // As the peer stated it; the same header may come twice, late, or for a
+  // transfer that this end does not know.
+  using AckHandler = std::function<void(const TransferHeader& header)>;
+
+  virtual ~Endpoint() = default;
+
+  virtual absl::string_view kind() const = 0;  // "shm", "loopback"
+  // What a peer's endpoint of the same kind needs to reach this one. Opaque,
+  // printable.
+  virtual std::string Describe() const = 0;
+  // OK, or why this endpoint cannot reach the peer that described itself so.
+  virtual absl::Status IsViable(absl::string_view peer) const = 0;
+
+  virtual absl::StatusOr<std::unique_ptr<ReceiveEdge>> OpenReceive(
+      const EdgeOptions& options) = 0;
+  // The peer must have opened the receiving end. Blocks at most `timeout`.
+  // kUnavailable if the peer cannot be reached, kNotFound if it has no such
+  // edge.
+  virtual absl::StatusOr<std::unique_ptr<SendEdge>> OpenSend(
+      const EdgeOptions& options, absl::string_view peer,
+      AckHandler on_acknowledged, absl::Duration timeout) = 0;
+
+  // Does what can be done now: copies, completions, acknowledgements. Callbacks
+  // run inside, on the calling thread, with no lock held. Returns whether
+  // anything happened. Any thread; concurrent calls are safe, one of them
+  // works.
+  virtual bool Progress() = 0;
+  // Terminal: every outstanding operation completes with `status` (from this
+  // call or a later Progress()), later ones at once. Memory already received
+  // stays valid. Rings the doorbell.
+  virtual void Abort(absl::Status status) = 0;
+};
+
+// Makes an endpoint; a worker's main registers one factory per kind.
+using EndpointFactory = std::function<absl::StatusOr<std::unique_ptr<Endpoint>>(
+    const EndpointOptions& options)>;
+
+}  // namespace stagecoach::transport
+
+#endif  // STAGECOACH_TRANSPORT_TRANSPORT_H_
