@@ -1,0 +1,229 @@
+#include "client/job_client.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <random>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/clock.h"
+#include "base/version.h"
+#include "rpc/channel.h"
+
+namespace stagecoach::client {
+namespace {
+
+constexpr absl::Duration kCallTimeout = absl::Seconds(5);
+// How long a lost coordinator is waited for while a job is followed.
+constexpr absl::Duration kReconnectPatience = absl::Seconds(5);
+constexpr absl::Duration kReconnectPause = absl::Milliseconds(200);
+// Every call has a deadline: a stream is opened anew after this time.
+constexpr absl::Duration kStreamLife = absl::Hours(1);
+
+absl::Time Now() { return Clock::Real()->Now(); }
+
+void SetTimeout(grpc::ClientContext* context, absl::Duration timeout) {
+  context->set_deadline(std::chrono::system_clock::now() +
+                        absl::ToChronoMicroseconds(timeout));
+}
+
+template <typename Request>
+Request Versioned() {
+  Request request;
+  request.mutable_version()->set_version(kVersion);
+  request.mutable_version()->set_protocol(kProtocolVersion);
+  return request;
+}
+
+std::string NewRequestId() {
+  std::random_device device;
+  std::string id;
+  for (int i = 0; i < 4; ++i) {
+    absl::StrAppendFormat(&id, "%08x", static_cast<uint32_t>(device()));
+  }
+  return id;
+}
+
+// Whether a broken stream is worth another try: the coordinator restarts, cut
+// us off as a slow reader, or the stream had lived its time.
+bool IsTransient(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kAborted:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+JobClient::JobClient(std::string endpoint)
+    : endpoint_(std::move(endpoint)),
+      channel_(rpc::Connect(endpoint_)),
+      jobs_(v1::JobService::NewStub(channel_)),
+      memory_(v1::MemoryService::NewStub(channel_)),
+      cluster_(v1::ClusterService::NewStub(channel_)) {}
+
+absl::Status JobClient::ToStatus(const grpc::Status& status) const {
+  const absl::Status converted = rpc::FromGrpc(status);
+  switch (converted.code()) {
+    case absl::StatusCode::kUnavailable:
+      return absl::UnavailableError(absl::StrCat(
+          "no coordinator can be reached at ", endpoint_, " (",
+          converted.message(),
+          "); start stagecoach-coordinator, or say where it is with "
+          "--endpoint or STAGECOACH_ENDPOINT"));
+    case absl::StatusCode::kDeadlineExceeded:
+      return absl::UnavailableError(absl::StrCat(
+          "the coordinator at ", endpoint_, " did not answer within ",
+          absl::FormatDuration(kCallTimeout),
+          "; check that it runs and that --endpoint is right"));
+    default:
+      return converted;
+  }
+}
+
+absl::StatusOr<std::string> JobClient::Submit(const v1::JobSpec& spec) {
+  auto request = Versioned<v1::SubmitJobRequest>();
+  request.set_request_id(NewRequestId());
+  *request.mutable_spec() = spec;
+  grpc::ClientContext context;
+  SetTimeout(&context, kCallTimeout);
+  v1::SubmitJobResponse response;
+  const grpc::Status status = jobs_->SubmitJob(&context, request, &response);
+  if (!status.ok()) return ToStatus(status);
+  return response.job_id();
+}
+
+absl::StatusOr<v1::Job> JobClient::Get(const std::string& job_id) {
+  auto request = Versioned<v1::GetJobRequest>();
+  request.set_job_id(job_id);
+  grpc::ClientContext context;
+  SetTimeout(&context, kCallTimeout);
+  v1::Job job;
+  const grpc::Status status = jobs_->GetJob(&context, request, &job);
+  if (!status.ok()) return ToStatus(status);
+  return job;
+}
+
+absl::StatusOr<v1::ListJobsResponse> JobClient::List() {
+  const auto request = Versioned<v1::ListJobsRequest>();
+  grpc::ClientContext context;
+  SetTimeout(&context, kCallTimeout);
+  v1::ListJobsResponse response;
+  const grpc::Status status = jobs_->ListJobs(&context, request, &response);
+  if (!status.ok()) return ToStatus(status);
+  return response;
+}
+
+absl::StatusOr<v1::Job> JobClient::Cancel(const std::string& job_id,
+                                          const std::string& reason) {
+  auto request = Versioned<v1::CancelJobRequest>();
+  request.set_job_id(job_id);
+  request.set_reason(reason);
+  grpc::ClientContext context;
+  SetTimeout(&context, kCallTimeout);
+  v1::CancelJobResponse response;
+  const grpc::Status status = jobs_->CancelJob(&context, request, &response);
+  if (!status.ok()) return ToStatus(status);
+  return std::move(*response.mutable_job());
+}
+
+absl::StatusOr<v1::GetMemoryStatsResponse> JobClient::MemoryStats(
+    const std::string& job_id) {
+  auto request = Versioned<v1::GetMemoryStatsRequest>();
+  request.set_job_id(job_id);
+  grpc::ClientContext context;
+  SetTimeout(&context, kCallTimeout);
+  v1::GetMemoryStatsResponse response;
+  const grpc::Status status = memory_->GetStats(&context, request, &response);
+  if (!status.ok()) return ToStatus(status);
+  return response;
+}
+
+absl::StatusOr<v1::ListWorkersResponse> JobClient::Workers() {
+  const auto request = Versioned<v1::ListWorkersRequest>();
+  grpc::ClientContext context;
+  SetTimeout(&context, kCallTimeout);
+  v1::ListWorkersResponse response;
+  const grpc::Status status =
+      cluster_->ListWorkers(&context, request, &response);
+  if (!status.ok()) return ToStatus(status);
+  return response;
+}
+
+absl::StatusOr<v1::GetCoordinatorResponse> JobClient::Coordinator() {
+  const auto request = Versioned<v1::GetCoordinatorRequest>();
+  grpc::ClientContext context;
+  SetTimeout(&context, kCallTimeout);
+  v1::GetCoordinatorResponse response;
+  const grpc::Status status =
+      cluster_->GetCoordinator(&context, request, &response);
+  if (!status.ok()) return ToStatus(status);
+  return response;
+}
+
+absl::Status JobClient::WatchOnce(
+    const std::string& job_id, absl::Time deadline, Interrupt* interrupt,
+    JobView* view, const std::function<void(const v1::Job&)>& on_change,
+    bool* progressed) {
+  auto request = Versioned<v1::WatchJobRequest>();
+  request.set_job_id(job_id);
+  request.set_after_revision(view->revision());
+  request.set_after_step(view->last_step());
+  // Shared with the waker, which may run once more after it was taken away.
+  const auto context = std::make_shared<grpc::ClientContext>();
+  SetTimeout(context.get(), std::min(deadline - Now(), kStreamLife));
+  interrupt->SetWaker([context] { context->TryCancel(); });
+  const auto remove_waker =
+      absl::MakeCleanup([interrupt] { interrupt->SetWaker(nullptr); });
+  // Raised before the waker was there.
+  if (interrupt->IsRaised()) return absl::CancelledError("interrupted");
+
+  const auto stream = jobs_->WatchJob(context.get(), request);
+  v1::WatchJobResponse response;
+  while (stream->Read(&response)) {
+    *progressed = true;
+    view->Apply(response.job());
+    on_change(response.job());
+  }
+  const grpc::Status status = stream->Finish();
+  if (view->finished()) return absl::OkStatus();
+  if (status.ok()) return absl::UnavailableError("the stream ended");
+  return rpc::FromGrpc(status);
+}
+
+absl::Status JobClient::Watch(
+    const std::string& job_id, absl::Time deadline, Interrupt* interrupt,
+    JobView* view, const std::function<void(const v1::Job&)>& on_change) {
+  absl::Time give_up = absl::InfiniteFuture();
+  while (true) {
+    bool progressed = false;
+    const absl::Status status =
+        WatchOnce(job_id, deadline, interrupt, view, on_change, &progressed);
+    if (status.ok() || interrupt->IsRaised()) {
+      return status.ok() ? status : absl::CancelledError("interrupted");
+    }
+    const absl::Time now = Now();
+    if (now >= deadline) return absl::DeadlineExceededError("not finished");
+    if (!IsTransient(status)) return status;
+    if (progressed || status.code() == absl::StatusCode::kDeadlineExceeded) {
+      give_up = absl::InfiniteFuture();
+    }
+    give_up = std::min(give_up, now + kReconnectPatience);
+    if (now >= give_up) {
+      return ToStatus(rpc::ToGrpc(absl::UnavailableError(status.message())));
+    }
+    if (interrupt->WaitFor(kReconnectPause)) {
+      return absl::CancelledError("interrupted");
+    }
+  }
+}
+
+}  // namespace stagecoach::client

@@ -1,0 +1,68 @@
+#ifndef STAGECOACH_CLIENT_JOB_CLIENT_H_
+#define STAGECOACH_CLIENT_JOB_CLIENT_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/interrupt.h"
+#include "client/job_view.h"
+#include "stagecoach/v1/cluster.grpc.pb.h"
+#include "stagecoach/v1/job.grpc.pb.h"
+#include "stagecoach/v1/memory.grpc.pb.h"
+
+namespace stagecoach::client {
+
+// Speaks to one coordinator. Calls block, each at most 5 s but for Watch. A
+// coordinator that cannot be reached or does not answer is kUnavailable with
+// one line that says what to do; other codes are the services' own.
+// Thread-compatible.
+class JobClient {
+ public:
+  explicit JobClient(std::string endpoint);
+
+  // The new job's id. Sends an id of the request, so that a repeated message
+  // does not make a second job.
+  absl::StatusOr<std::string> Submit(const v1::JobSpec& spec);
+  absl::StatusOr<v1::Job> Get(const std::string& job_id);
+  absl::StatusOr<v1::ListJobsResponse> List();
+  absl::StatusOr<v1::Job> Cancel(const std::string& job_id,
+                                 const std::string& reason);
+  // Of the running or last job if `job_id` is empty.
+  absl::StatusOr<v1::GetMemoryStatsResponse> MemoryStats(
+      const std::string& job_id);
+  absl::StatusOr<v1::ListWorkersResponse> Workers();
+  absl::StatusOr<v1::GetCoordinatorResponse> Coordinator();
+
+  // Follows a job into `view` until it has ended, and calls `on_change` after
+  // each change with what the event brought. Goes on from where it was after a
+  // connection was lost, and gives up (kUnavailable) when none came back for
+  // 5 s. kCancelled as soon as `interrupt` is raised, kDeadlineExceeded at
+  // `deadline` (of Clock::Real()).
+  absl::Status Watch(const std::string& job_id, absl::Time deadline,
+                     Interrupt* interrupt, JobView* view,
+                     const std::function<void(const v1::Job&)>& on_change);
+
+ private:
+  absl::Status ToStatus(const grpc::Status& status) const;
+  // One stream; *progressed tells whether any event came.
+  absl::Status WatchOnce(const std::string& job_id, absl::Time deadline,
+                         Interrupt* interrupt, JobView* view,
+                         const std::function<void(const v1::Job&)>& on_change,
+                         bool* progressed);
+
+  const std::string endpoint_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<v1::JobService::Stub> jobs_;
+  const std::unique_ptr<v1::MemoryService::Stub> memory_;
+  const std::unique_ptr<v1::ClusterService::Stub> cluster_;
+};
+
+}  // namespace stagecoach::client
+
+#endif  // STAGECOACH_CLIENT_JOB_CLIENT_H_

@@ -1,0 +1,194 @@
+#include "client/local_cluster.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/clock.h"
+#include "base/status.h"
+
+namespace stagecoach::client {
+namespace {
+
+// How often the monitor looks for children that ended.
+constexpr absl::Duration kMonitorInterval = absl::Milliseconds(100);
+// How long a wait for a line may keep Ctrl-C from being noticed.
+constexpr absl::Duration kReadSlice = absl::Milliseconds(200);
+constexpr int kTailLines = 10;
+constexpr char kCoordinatorName[] = "coordinator";
+
+absl::Time Now() { return Clock::Real()->Now(); }
+
+std::string PeopleName(absl::string_view name) {
+  return name == kCoordinatorName ? "the coordinator"
+                                  : absl::StrCat("worker ", name);
+}
+
+std::string EndOf(int exit_code) {
+  if (exit_code > 128) {
+    return absl::StrCat("was ended by signal ", exit_code - 128);
+  }
+  return absl::StrCat("ended with exit code ", exit_code);
+}
+
+}  // namespace
+
+std::string ToString(const ChildExit& exit) {
+  return absl::StrCat(PeopleName(exit.name), " ", EndOf(exit.exit_code));
+}
+
+absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(
+    const LocalClusterOptions& options, Interrupt* interrupt) {
+  std::unique_ptr<LocalCluster> cluster(new LocalCluster(options, interrupt));
+  SC_RETURN_IF_ERROR(cluster->StartCoordinator());
+  SC_RETURN_IF_ERROR(cluster->StartWorkers());
+  cluster->monitor_ = std::thread([raw = cluster.get()] { raw->Monitor(); });
+  return cluster;
+}
+
+LocalCluster::~LocalCluster() { Stop(); }
+
+absl::Status LocalCluster::StartCoordinator() {
+  SC_RETURN_IF_ERROR(Spawn(kCoordinatorName, options_.coordinator_binary,
+                           {"--listen", "127.0.0.1:0"}));
+  SC_ASSIGN_OR_RETURN(address_, ReadAddress(children_.front().get()));
+  return absl::OkStatus();
+}
+
+absl::Status LocalCluster::StartWorkers() {
+  for (int i = 0; i < options_.workers; ++i) {
+    const std::string name = absl::StrCat("w", i);
+    SC_RETURN_IF_ERROR(Spawn(name, options_.worker_binary,
+                             {"--coordinator", address_, "--name", name}));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LocalCluster::Spawn(const std::string& name,
+                                 const std::string& program,
+                                 std::vector<std::string> arguments) {
+  absl::StatusOr<ChildLog> log =
+      options_.log_folder.empty() ? ChildLog::Temporary()
+                                  : ChildLog::Kept(options_.log_folder, name);
+  if (!log.ok()) return log.status();
+  auto child = std::make_unique<Child>(name, *std::move(log));
+  SpawnOptions spawn;
+  spawn.program = program;
+  spawn.arguments = std::move(arguments);
+  spawn.stderr_file = child->log.path();
+  // The client's own stdout is for results.
+  spawn.pipe_stdout = true;
+  absl::StatusOr<ChildProcess> process = ChildProcess::Spawn(spawn);
+  if (!process.ok()) return absl::InternalError(process.status().message());
+  child->process = *std::move(process);
+  children_.push_back(std::move(child));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> LocalCluster::ReadAddress(Child* coordinator) {
+  const absl::Time deadline = Now() + options_.start_timeout;
+  while (Now() < deadline) {
+    if (interrupt_->IsRaised()) return absl::CancelledError("interrupted");
+    const absl::StatusOr<std::string> line =
+        coordinator->process->ReadLine(std::min(kReadSlice, deadline - Now()));
+    if (line.ok()) {
+      absl::string_view address = *line;
+      if (absl::ConsumePrefix(&address, "listening on ")) {
+        return std::string(address);
+      }
+    } else if (!absl::IsDeadlineExceeded(line.status())) {
+      const int exit_code = coordinator->process->Stop(options_.stop_grace);
+      return StartError(*coordinator, EndOf(exit_code));
+    }
+  }
+  return StartError(*coordinator,
+                    absl::StrCat("did not say where it listens within ",
+                                 absl::FormatDuration(options_.start_timeout)));
+}
+
+absl::Status LocalCluster::StartError(const Child& child,
+                                      const std::string& what) const {
+  const std::string tail = child.log.Tail(kTailLines);
+  return absl::InternalError(
+      absl::StrCat(PeopleName(child.name), " ", what,
+                   tail.empty() ? "" : "; the end of its log:\n",
+                   absl::StripSuffix(tail, "\n")));
+}
+
+std::optional<ChildExit> LocalCluster::FirstExit() const {
+  MutexLock lock(&mu_);
+  return first_exit_;
+}
+
+std::string LocalCluster::LogTail(absl::string_view name, int lines) const {
+  for (const auto& child : children_) {
+    if (child->name == name) return child->log.Tail(lines);
+  }
+  return "";
+}
+
+void LocalCluster::Monitor() {
+  while (true) {
+    bool found = false;
+    {
+      MutexLock lock(&mu_);
+      if (stopping_) return;
+      found = FindExit();
+      if (!found) stop_changed_.WaitFor(&mu_, kMonitorInterval);
+    }
+    // Not under the lock: it may call back.
+    if (found) interrupt_->Raise(Interrupt::Reason::kChildEnded);
+  }
+}
+
+bool LocalCluster::FindExit() {
+  bool found = false;
+  for (const auto& child : children_) {
+    int exit_code = 0;
+    if (child->ended || !child->process->HasEnded(&exit_code)) continue;
+    child->ended = true;
+    found = true;
+    if (first_exit_.has_value()) continue;
+    first_exit_ = ChildExit();
+    first_exit_->name = child->name;
+    first_exit_->is_coordinator = child->name == kCoordinatorName;
+    first_exit_->exit_code = exit_code;
+  }
+  return found;
+}
+
+void LocalCluster::Stop() {
+  {
+    MutexLock lock(&mu_);
+    stopping_ = true;
+    stop_changed_.NotifyAll();
+  }
+  if (monitor_.joinable()) monitor_.join();
+  // Workers first, so that the coordinator does not take their end for a loss
+  // of its own connections.
+  StopChildren(1, children_.size());
+  StopChildren(0, std::min<size_t>(1, children_.size()));
+}
+
+// The monitor has ended: this thread is alone with the processes.
+void LocalCluster::StopChildren(size_t begin, size_t end) {
+  for (size_t i = begin; i < end; ++i) {
+    // An error says that it has ended already.
+    children_[i]->process->Signal(SIGTERM).IgnoreError();
+  }
+  const absl::Time deadline = Now() + options_.stop_grace;
+  for (size_t i = begin; i < end; ++i) {
+    ChildProcess& process = *children_[i]->process;
+    // Not Stop(): a daemon may take a second SIGTERM for impatience.
+    if (process.Wait(std::max(deadline - Now(), absl::ZeroDuration())).ok()) {
+      continue;
+    }
+    process.Signal(SIGKILL).IgnoreError();
+    process.Wait(options_.stop_grace).status().IgnoreError();
+  }
+}
+
+}  // namespace stagecoach::client

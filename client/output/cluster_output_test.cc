@@ -1,0 +1,56 @@
+#include "client/output/cluster_output.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/version.h"
+#include "client/testing/sample_messages.h"
+#include "gtest/gtest.h"
+
+namespace stagecoach::client {
+namespace {
+
+TEST(WorkerListTest, Json) {
+  const Json json = WorkerListJson(SampleWorkers());
+  ASSERT_EQ(json["workers"].size(), 2u);
+  EXPECT_EQ(json["workers"][0].dump(),
+            R"({"id":"w0","state":"IDLE","reason":"",)"
+            R"("incarnation":"fedcba9876543210","host":"box",)"
+            R"("process_id":4242,"device":"cpu","version":"0.1.0",)"
+            R"("torch_version":"2.11.0","job_id":null,"stages":[],)"
+            R"("seconds_since_heartbeat":0.25})");
+  EXPECT_EQ(json["workers"][1]["job_id"], "j-1");
+  EXPECT_EQ(json["workers"][1]["stages"].dump(), "[1,3]");
+  EXPECT_EQ(json["workers"][1]["state"], "SUSPECT");
+}
+
+TEST(WorkerListTest, Text) {
+  EXPECT_EQ(
+      WorkerListText(SampleWorkers()),
+      "id  state    device  host   pid  job  stages  heartbeat  version  "
+      "reason\n"
+      "w0  IDLE     cpu     box   4242                  0.25 s  0.1.0\n"
+      "w1  SUSPECT  cpu     box   4242  j-1  1, 3       0.25 s  0.1.0    no "
+      "heartbeat for 2 s\n");
+  EXPECT_EQ(WorkerListText(v1::ListWorkersResponse()), "no workers\n");
+}
+
+TEST(VersionTest, WithAndWithoutACoordinator) {
+  EXPECT_TRUE(VersionJson(nullptr)["coordinator"].is_null());
+  EXPECT_EQ(VersionJson(nullptr)["version"], std::string(kVersion));
+  EXPECT_EQ(VersionJson(nullptr)["protocol"], kProtocolVersion);
+  v1::GetCoordinatorResponse coordinator;
+  coordinator.set_version("9.8.7");
+  coordinator.set_protocol(4);
+  coordinator.set_term(3);
+  EXPECT_EQ(VersionJson(&coordinator)["coordinator"].dump(),
+            R"({"version":"9.8.7","protocol":4,"term":3})");
+  const std::string own = absl::StrCat("stagecoach ", kVersion, " (protocol ",
+                                       kProtocolVersion, ")\n");
+  EXPECT_EQ(VersionText(nullptr), own);
+  EXPECT_EQ(VersionText(&coordinator),
+            own + "coordinator 9.8.7 (protocol 4)\n");
+}
+
+}  // namespace
+}  // namespace stagecoach::client

@@ -1,0 +1,346 @@
+#include "client/output/job_output.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "base/bytes.h"
+#include "client/output/table.h"
+#include "client/output/text.h"
+
+namespace stagecoach::client {
+namespace {
+
+// ---- JSON -------------------------------------------------------------------
+
+Json TextOrNull(const std::string& text) {
+  return text.empty() ? Json(nullptr) : Json(text);
+}
+
+// Negative numbers in messages mean "unknown".
+Json NumberOrNull(int64_t number) {
+  return number < 0 ? Json(nullptr) : Json(number);
+}
+
+Json StepJson(const v1::StepResult& step) {
+  Json json;
+  json["step"] = step.step();
+  json["loss"] = step.loss();
+  json["grad_norm"] = step.grad_norm();
+  json["learning_rate"] = step.learning_rate();
+  json["seconds"] = step.seconds();
+  json["compute_seconds"] = step.compute_seconds();
+  json["tokens_per_second"] = step.tokens_per_second();
+  json["skipped"] = step.skipped();
+  return json;
+}
+
+Json WorkerJson(const v1::JobWorker& worker) {
+  Json json;
+  json["worker"] = worker.worker();
+  json["stages"] = NumbersJson(worker.stages());
+  json["measured_peak_bytes"] = worker.measured_peak_bytes();
+  json["outputs_held_peak_bytes"] = worker.outputs_held_peak_bytes();
+  json["receive_pool_bytes"] = worker.receive_pool_bytes();
+  json["idle_ratio"] = worker.idle_ratio();
+  return json;
+}
+
+Json StageJson(const v1::JobStage& stage) {
+  const v1::StageMemory& memory = stage.memory();
+  Json json;
+  json["stage"] = stage.stage();
+  json["worker"] = stage.worker();
+  json["layers"] = stage.layer_end() - stage.layer_begin();
+  json["layer_begin"] = stage.layer_begin();
+  json["layer_end"] = stage.layer_end();
+  json["output_bytes"] = stage.output_bytes();
+  json["outputs_sent_bytes"] = memory.sent_bytes();
+  json["released_bytes"] = memory.released_bytes();
+  json["retained_bytes"] = memory.retained_bytes();
+  json["discarded_bytes"] = memory.discarded_bytes();
+  json["pending_bytes"] = memory.pending_bytes();
+  json["retained_by"] = Json::array();
+  for (const v1::RetainedBytes& retained : memory.retained_by()) {
+    Json entry;
+    entry["op"] = retained.op();
+    entry["bytes"] = retained.bytes();
+    json["retained_by"].push_back(std::move(entry));
+  }
+  json["outputs_held_peak_bytes"] = memory.outputs_held_peak_bytes();
+  return json;
+}
+
+Json CauseJson(const v1::FailureCause& cause) {
+  Json json;
+  json["kind"] = FailureKindName(cause.kind());
+  json["stage"] = NumberOrNull(cause.stage());
+  json["worker"] = TextOrNull(cause.worker());
+  json["action"] = TextOrNull(cause.action());
+  json["microbatch"] = NumberOrNull(cause.microbatch());
+  json["step"] = NumberOrNull(cause.step());
+  json["message"] = cause.message();
+  return json;
+}
+
+// ---- text -------------------------------------------------------------------
+
+std::string LossLine(const v1::Job& job) {
+  if (job.steps().empty()) return "no step was committed";
+  const v1::StepResult& first = *job.steps().begin();
+  const v1::StepResult& last = *job.steps().rbegin();
+  return absl::StrFormat("%.4f -> %.4f over %s (gradient norm %.3f -> %.3f)",
+                         first.loss(), last.loss(),
+                         Plural(job.steps_size(), "step"), first.grad_norm(),
+                         last.grad_norm());
+}
+
+std::string ScheduleLine(const v1::Job& job) {
+  const v1::PipelineSpec& pipeline = job.spec().pipeline();
+  std::string line = job.schedule();
+  if (pipeline.workers() == 0) return line;
+  const int64_t microbatches = job.spec().training().microbatches();
+  absl::StrAppend(&line, ", ", Plural(pipeline.workers(), "worker"), " x ",
+                  Plural(pipeline.stages_per_worker(), "stage"), ", ",
+                  FormatCount(microbatches),
+                  microbatches == 1 ? " microbatch" : " microbatches");
+  return line;
+}
+
+std::string ReleaseLine(const v1::Job& job) {
+  const int64_t budget = job.spec().pipeline().send_budget();
+  if (budget == 0) return job.release();
+  return absl::StrCat(job.release(), " (send budget ", budget, ")");
+}
+
+double MedianOf(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const size_t middle = values.size() / 2;
+  std::nth_element(values.begin(), values.begin() + middle, values.end());
+  return values[middle];
+}
+
+std::string SpeedLine(const v1::Job& job) {
+  std::vector<double> seconds;
+  std::vector<double> rates;
+  for (const v1::StepResult& step : job.steps()) {
+    seconds.push_back(step.seconds());
+    rates.push_back(step.tokens_per_second());
+  }
+  return absl::StrFormat("%s tokens/s, %s a step (medians)",
+                         FormatShort(MedianOf(rates)),
+                         FormatSeconds(MedianOf(seconds)));
+}
+
+std::string WorkersTable(const v1::Job& job) {
+  Table table({Left("worker"), Left("stages"), Right("measured peak"),
+               Right("outputs held"), Right("receive pool"), Right("idle")});
+  for (const v1::JobWorker& worker : job.workers()) {
+    table.AddRow({worker.worker(), JoinNumbers(worker.stages()),
+                  FormatByteSize(worker.measured_peak_bytes()),
+                  FormatByteSize(worker.outputs_held_peak_bytes()),
+                  FormatByteSize(worker.receive_pool_bytes()),
+                  absl::StrFormat("%.1f %%", 100 * worker.idle_ratio())});
+  }
+  return table.Render();
+}
+
+std::string RetainedBy(const v1::StageMemory& memory) {
+  return absl::StrJoin(memory.retained_by(), ", ",
+                       [](std::string* out, const v1::RetainedBytes& entry) {
+                         absl::StrAppend(out, entry.op(), " ",
+                                         FormatByteSize(entry.bytes()));
+                       });
+}
+
+std::string StagesTable(const v1::Job& job) {
+  Table table({Right("stage"), Left("worker"), Left("layers"), Right("sent"),
+               Right("released"), Right("retained"), Right("discarded"),
+               Right("held peak"), Left("retained by")});
+  for (const v1::JobStage& stage : job.stages()) {
+    const v1::StageMemory& memory = stage.memory();
+    table.AddRow({absl::StrCat(stage.stage()), stage.worker(),
+                  FormatLayers(stage.layer_begin(), stage.layer_end()),
+                  FormatByteSize(memory.sent_bytes()),
+                  FormatByteSize(memory.released_bytes()),
+                  FormatByteSize(memory.retained_bytes()),
+                  FormatByteSize(memory.discarded_bytes()),
+                  FormatByteSize(memory.outputs_held_peak_bytes()),
+                  RetainedBy(memory)});
+  }
+  return table.Render();
+}
+
+std::string Heading(const v1::Job& job) {
+  std::string text = absl::StrCat("job ", job.id());
+  if (!job.name().empty()) absl::StrAppend(&text, " (", job.name(), ")");
+  absl::StrAppend(&text, " ", JobStateName(job.state()));
+  if (job.total_seconds() > 0) {
+    absl::StrAppend(&text, ", ", FormatSeconds(job.total_seconds()));
+  }
+  if (!job.reason().empty()) absl::StrAppend(&text, ": ", job.reason());
+  return text + "\n";
+}
+
+// "released after acknowledgement": what a release waited for.
+absl::string_view ReleasedHow(const v1::Job& job) {
+  return job.release() == "sent" ? "released at local completion"
+                                 : "released after acknowledgement";
+}
+
+// "step 37, 2F5": where a failed worker was, as far as it is known.
+std::string PositionOf(const v1::FailureCause& cause) {
+  std::string text;
+  if (cause.step() >= 0) absl::StrAppend(&text, ", step ", cause.step());
+  if (cause.action().empty()) return text;
+  absl::StrAppend(&text, ", ", cause.action());
+  if (cause.microbatch() >= 0) {
+    absl::StrAppend(&text, " (microbatch ", cause.microbatch(), ")");
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string JobStateName(v1::JobState state) {
+  const std::string name = v1::JobState_Name(state);
+  if (name.empty()) return absl::StrCat("STATE_", static_cast<int>(state));
+  return std::string(absl::StripPrefix(name, "JOB_STATE_"));
+}
+
+std::string FailureKindName(v1::FailureKind kind) {
+  const std::string name = v1::FailureKind_Name(kind);
+  if (name.empty()) return absl::StrCat("kind_", static_cast<int>(kind));
+  return absl::AsciiStrToLower(absl::StripPrefix(name, "FAILURE_KIND_"));
+}
+
+Json JobJson(const v1::Job& job) {
+  Json json;
+  json["job_id"] = job.id();
+  json["name"] = job.name();
+  json["state"] = JobStateName(job.state());
+  json["reason"] = job.reason();
+  json["schedule"] = job.schedule();
+  json["transport"] = job.transport();
+  json["release"] = job.release();
+  json["total_seconds"] = job.total_seconds();
+  json["parameters_sha256"] = TextOrNull(job.parameters_sha256());
+  json["steps"] = Json::array();
+  for (const auto& step : job.steps()) json["steps"].push_back(StepJson(step));
+  json["workers"] = Json::array();
+  for (const v1::JobWorker& worker : job.workers()) {
+    json["workers"].push_back(WorkerJson(worker));
+  }
+  json["stages"] = Json::array();
+  for (const v1::JobStage& stage : job.stages()) {
+    json["stages"].push_back(StageJson(stage));
+  }
+  if (job.state() == v1::JOB_STATE_FAILED) {
+    json["cause"] = CauseJson(job.cause());
+    json["victims"] = Json::array();
+    for (const auto& victim : job.victims()) json["victims"].push_back(victim);
+  }
+  return json;
+}
+
+Json JobListJson(const v1::ListJobsResponse& response) {
+  Json json;
+  json["jobs"] = Json::array();
+  for (const v1::Job& job : response.jobs()) {
+    Json entry;
+    entry["id"] = job.id();
+    entry["state"] = JobStateName(job.state());
+    entry["reason"] = job.reason();
+    entry["name"] = job.name();
+    entry["schedule"] = job.schedule();
+    entry["total_seconds"] = job.total_seconds();
+    json["jobs"].push_back(std::move(entry));
+  }
+  return json;
+}
+
+std::string ReleaseSentence(const v1::Job& job) {
+  int64_t sent = 0;
+  int64_t released = 0;
+  int64_t retained = 0;
+  int64_t discarded = 0;
+  for (const v1::JobStage& stage : job.stages()) {
+    sent += stage.memory().sent_bytes();
+    released += stage.memory().released_bytes();
+    retained += stage.memory().retained_bytes();
+    discarded += stage.memory().discarded_bytes();
+  }
+  int64_t held = 0;
+  for (const v1::JobWorker& worker : job.workers()) {
+    held = std::max(held, worker.outputs_held_peak_bytes());
+  }
+  std::string text = absl::StrCat(
+      FormatByteSize(sent), " of outputs sent; ", FormatByteSize(released), " ",
+      ReleasedHow(job), ", ", FormatByteSize(retained), " retained");
+  if (discarded > 0) {
+    absl::StrAppend(&text, ", ", FormatByteSize(discarded), " discarded");
+  }
+  absl::StrAppend(&text, "; at most ", FormatByteSize(held),
+                  " held at once by a worker");
+  return text;
+}
+
+std::string JobText(const v1::Job& job) {
+  std::string text = Heading(job);
+  absl::StrAppend(&text, "  loss        ", LossLine(job), "\n");
+  absl::StrAppend(&text, "  schedule    ", ScheduleLine(job), "\n");
+  absl::StrAppend(&text, "  release     ", ReleaseLine(job), "\n");
+  absl::StrAppend(&text, "  transport   ", job.transport(), "\n");
+  if (!job.steps().empty()) {
+    absl::StrAppend(&text, "  speed       ", SpeedLine(job), "\n");
+  }
+  if (!job.workers().empty()) {
+    absl::StrAppend(&text, "\n", WorkersTable(job));
+  }
+  if (!job.stages().empty()) {
+    absl::StrAppend(&text, "\n", StagesTable(job));
+    absl::StrAppend(&text, "\n", ReleaseSentence(job), "\n");
+  }
+  if (!job.parameters_sha256().empty()) {
+    absl::StrAppend(&text, "parameters_sha256 ", job.parameters_sha256(), "\n");
+  }
+  return text;
+}
+
+std::string JobListText(const v1::ListJobsResponse& response) {
+  if (response.jobs().empty()) return "no jobs\n";
+  Table table({Left("id"), Left("name"), Left("state"), Left("schedule"),
+               Right("seconds"), Left("reason")});
+  for (const v1::Job& job : response.jobs()) {
+    table.AddRow({job.id(), job.name(), JobStateName(job.state()),
+                  job.schedule(), absl::StrFormat("%.1f", job.total_seconds()),
+                  job.reason()});
+  }
+  return table.Render();
+}
+
+std::string FailureText(const v1::Job& job) {
+  std::string text = absl::StrCat("job ", job.id(), " failed: ");
+  const v1::FailureCause& cause = job.cause();
+  if (!job.has_cause() || cause.message().empty()) {
+    absl::StrAppend(
+        &text, job.reason().empty() ? "no cause was reported" : job.reason());
+  } else if (cause.worker().empty()) {
+    absl::StrAppend(&text, cause.message());
+  } else {
+    absl::StrAppend(&text, "stage ", cause.stage(), " (worker ", cause.worker(),
+                    ")", PositionOf(cause), ": ", cause.message());
+  }
+  if (!job.victims().empty()) {
+    absl::StrAppend(
+        &text, "\nfailed because of it: ", absl::StrJoin(job.victims(), ", "));
+  }
+  return text;
+}
+
+}  // namespace stagecoach::client

@@ -1,0 +1,110 @@
+#include "client/plan_command.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/testing/client_process.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace stagecoach::client {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr char kTiny[] = "examples/tiny.toml";
+
+TEST(PlanCommandTest, PlansTheExampleWithoutACluster) {
+  const ClientResult result = RunClient({"plan", kTiny, "-o", "json"});
+  ASSERT_EQ(result.exit_code, 0) << result.error;
+  const Json json = result.document();
+  EXPECT_EQ(json["schedule"], "1f1b");
+  EXPECT_EQ(json["verified"], true);
+  EXPECT_EQ(json["workers"].size(), 2u);
+  EXPECT_EQ(json["workers"][0]["stages"].dump(), "[0]");
+  EXPECT_EQ(json["workers"][0]["layers"], 2);
+  EXPECT_TRUE(json["bubble_ratio"].is_number());
+  EXPECT_THAT(RunClient({"plan", kTiny}).out, HasSubstr("1f1b: verified"));
+}
+
+TEST(PlanCommandTest, TakesOverridesBeforeAndAfterTheSpec) {
+  const ClientResult result =
+      RunClient({"plan", "--set", "pipeline.schedule=interleaved", "--set",
+                 "pipeline.stages_per_worker=2", kTiny, "--set",
+                 "training.microbatches=3", "-o", "json"});
+  ASSERT_EQ(result.exit_code, 0) << result.error;
+  EXPECT_EQ(result.document()["schedule"], "interleaved");
+  EXPECT_EQ(result.document()["workers"][1]["stages"].dump(), "[1,3]");
+}
+
+// ---- refused specs ----------------------------------------------------------
+
+std::string Spec(const std::string& pipeline) {
+  const std::string text = MakeFile("text.txt", std::string(1000, 'x'));
+  return MakeFile("job.toml",
+                  absl::StrCat("name = \"t\"\n[model]\nlayers = 4\nhidden = "
+                               "32\nheads = 2\n[data]\npath = \"",
+                               text, "\"\nsequence_length = 16\n[pipeline]\n",
+                               pipeline, "\n"));
+}
+
+struct BadSpec {
+  std::string pipeline;
+  std::string place;  // line and column
+  std::string message;
+};
+
+class BadSpecTest : public testing::TestWithParam<BadSpec> {};
+
+TEST_P(BadSpecTest, EndsWith2AndThePlaceBeforeAnythingStarts) {
+  const std::string file = Spec(GetParam().pipeline);
+  // --local would start processes, a job would need a coordinator.
+  for (const auto& verb : {std::vector<std::string>{"plan", file},
+                           std::vector<std::string>{"run", file, "--local"},
+                           std::vector<std::string>{"verify", file},
+                           std::vector<std::string>{"job", "submit", file}}) {
+    const ClientResult result =
+        RunClient(verb, {{"STAGECOACH_COORDINATOR_BINARY", "/bin/false"},
+                         {"STAGECOACH_WORKER_BINARY", "/bin/false"}});
+    EXPECT_EQ(result.exit_code, 2) << verb[0] << ": " << result.error;
+    EXPECT_EQ(result.out, "");
+    EXPECT_THAT(result.error,
+                HasSubstr(absl::StrCat(file, ":", GetParam().place)));
+    EXPECT_THAT(result.error, HasSubstr(GetParam().message));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, BadSpecTest,
+    testing::Values(BadSpec{"wrokers = 2",
+                            "10:1:", "did you mean \"pipeline.workers\"?"},
+                    BadSpec{"workers = \"two\"", "10:1:", "pipeline.workers"},
+                    BadSpec{"workers = 2\nsend_budget = 0",
+                            "11:1:", "pipeline.send_budget"},
+                    BadSpec{"workers = 5", "10:1:", "pipeline.workers"},
+                    BadSpec{"workers = 2\nschedule = \"zbv\"",
+                            "11:1:", "not supported yet"},
+                    BadSpec{"workers = 2\ntransport = \"tcp\"",
+                            "11:1:", "not supported yet"},
+                    BadSpec{"workers = = 2", "10:", ""}));
+
+TEST(BadSpecFileTest, AFileThatIsNotThereEndsWith2) {
+  const ClientResult result = RunClient({"run", "/no/such.toml", "-o", "json"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.error, HasSubstr("/no/such.toml"));
+  EXPECT_EQ(result.document()["error"]["exit_code"], 2);
+}
+
+TEST(BadSpecFileTest, WrongOverridesAreNamed) {
+  ClientResult result =
+      RunClient({"plan", kTiny, "--set", "pipeline.sendbudget=1"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.error, HasSubstr("pipeline.send_budget"));
+  result = RunClient({"plan", kTiny, "--transport", "carrier-pigeon"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.error, HasSubstr("pipeline.transport"));
+}
+
+}  // namespace
+}  // namespace stagecoach::client

@@ -1,0 +1,32 @@
+#ifndef STAGECOACH_CLIENT_SCHEDULE_FILE_H_
+#define STAGECOACH_CLIENT_SCHEDULE_FILE_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "schedule/schedule.h"
+#include "schedule/simulator.h"
+#include "schedule/verifier.h"
+
+namespace stagecoach::client {
+
+// A schedule in any of its forms; "-" is standard input. kInvalidArgument
+// "file:line:column: ..." for what cannot be read.
+absl::StatusOr<schedule::Schedule> LoadSchedule(const std::string& file);
+
+// Proves a schedule as what it says it is: a forward-only kind is complete
+// without backwards, and one with any REDUCE_TIED must have all of them.
+schedule::Verdict VerifySchedule(const schedule::Schedule& schedule);
+
+// "F,B,W": one stage's forward, input gradient and weight gradient, in any
+// unit. Empty: all equal.
+absl::StatusOr<schedule::StageCosts> ParseCosts(absl::string_view text);
+
+// kInvalidArgument if the file cannot be written whole.
+absl::Status WriteFile(const std::string& file, absl::string_view contents);
+
+}  // namespace stagecoach::client
+
+#endif  // STAGECOACH_CLIENT_SCHEDULE_FILE_H_

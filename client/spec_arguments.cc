@@ -1,0 +1,45 @@
+#include "client/spec_arguments.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace stagecoach::client {
+
+void AddSpecArguments(CLI::App* verb, SpecArguments* arguments) {
+  verb->add_option("SPEC", arguments->file, "Job spec (TOML)")->required();
+  verb->add_option("--set", arguments->overrides,
+                   "Set a key of the spec, for example "
+                   "pipeline.send_budget=1; may be repeated")
+      // One value each, so that SPEC may follow.
+      ->allow_extra_args(false);
+  verb->add_option("--transport", arguments->transport,
+                   "Short for --set pipeline.transport=T");
+}
+
+absl::StatusOr<CheckedSpec> LoadSpec(const SpecArguments& arguments) {
+  std::vector<std::string> overrides = arguments.overrides;
+  if (!arguments.transport.empty()) {
+    overrides.push_back(
+        absl::StrCat("pipeline.transport=", arguments.transport));
+  }
+  absl::StatusOr<job::ParsedSpec> parsed =
+      job::LoadJobSpec(arguments.file, overrides);
+  if (absl::IsNotFound(parsed.status())) {
+    return absl::InvalidArgumentError(parsed.status().message());
+  }
+  SC_RETURN_IF_ERROR(parsed.status());
+  SC_RETURN_IF_ERROR(job::Validate(*parsed));
+  absl::StatusOr<job::JobPlan> plan = job::PlanJob(parsed->spec);
+  if (!plan.ok()) {
+    return parsed->ErrorAt("pipeline.schedule", plan.status().message());
+  }
+  CheckedSpec checked;
+  checked.parsed = *std::move(parsed);
+  checked.plan = *std::move(plan);
+  return checked;
+}
+
+}  // namespace stagecoach::client

@@ -1,0 +1,133 @@
+// Plays the coordinator (with --listen) and the workers (with --coordinator) of
+// a local cluster in tests.
+//
+// FAKE_COORDINATOR says what becomes of a submitted job:
+//   succeeds    two steps, then SUCCEEDED; the same numbers for every spec
+//   differs     the same, but another loss in step 1 with several workers
+//   fails       worker w1 is lost in step 1
+//   queues      stays QUEUED until it is cancelled
+//   runs        stays RUNNING until it is cancelled
+//   dies        becomes RUNNING, then the coordinator ends once it is watched
+// or of the coordinator:
+//   exits       complains and ends with 3
+//   silent      never says where it listens
+// FAKE_WORKER: waits, exits (complains, ends with 2), ignores-term, stops
+//
+// FAKE_FIFO is a named pipe that stays open for writing as long as the process
+// lives; lines: "coordinator PID", "worker PID", "watched".
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/process.h"
+#include "client/testing/fake_coordinator.h"
+#include "client/testing/sample_messages.h"
+
+namespace stagecoach::client {
+namespace {
+
+int fifo = -1;
+
+std::string Environment(const char* name, const char* fallback) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? fallback : value;
+}
+
+void Tell(const std::string& line) {
+  if (fifo < 0) return;
+  const std::string text = line + "\n";
+  if (write(fifo, text.data(), text.size()) < 0) _exit(9);
+}
+
+[[noreturn]] void WaitForEver() {
+  while (true) pause();
+}
+
+[[noreturn]] void Complain(const char* what, int exit_code) {
+  std::fprintf(stderr, "fake: %s\n", what);
+  _exit(exit_code);
+}
+
+v1::Job Ended(const v1::Job& submitted, v1::Job sample) {
+  sample.set_id(submitted.id());
+  sample.set_name(submitted.name());
+  sample.set_schedule(submitted.schedule());
+  sample.set_release(submitted.release());
+  *sample.mutable_spec() = submitted.spec();
+  return sample;
+}
+
+void SetFate(const std::string& fate, FakeCoordinator* coordinator) {
+  coordinator->on_submit = [fate, coordinator](v1::Job job) {
+    if (fate == "queues") return;
+    job.set_state(v1::JOB_STATE_RUNNING);
+    coordinator->Put(job);
+    if (fate == "succeeds") coordinator->Put(Ended(job, SucceededJob()));
+    if (fate == "fails") coordinator->Put(Ended(job, FailedJob()));
+    if (fate == "differs") {
+      v1::Job sample = SucceededJob();
+      if (job.spec().pipeline().workers() > 1) {
+        sample.mutable_steps(1)->set_loss(0.25);
+      }
+      coordinator->Put(Ended(job, sample));
+    }
+  };
+  coordinator->on_watch = [fate] {
+    Tell("watched");
+    if (fate == "dies") Complain("out of order", 3);
+  };
+}
+
+[[noreturn]] void RunCoordinator() {
+  const std::string fate = Environment("FAKE_COORDINATOR", "succeeds");
+  Tell(absl::StrCat("coordinator ", getpid()));
+  if (fate == "exits") Complain("no such flag", 3);
+  if (fate == "silent") WaitForEver();
+  FakeCoordinator coordinator;
+  SetFate(fate, &coordinator);
+  std::printf("fake coordinator\nlistening on %s\n",
+              coordinator.Start().c_str());
+  std::fflush(stdout);
+  WaitForEver();
+}
+
+[[noreturn]] void RunWorker() {
+  const std::string behaviour = Environment("FAKE_WORKER", "waits");
+  if (behaviour == "ignores-term") signal(SIGTERM, SIG_IGN);
+  Tell(absl::StrCat("worker ", getpid()));
+  if (behaviour == "exits") Complain("the port is taken", 2);
+  if (behaviour == "stops") raise(SIGSTOP);
+  WaitForEver();
+}
+
+int Run(const std::vector<std::string>& arguments) {
+  bool is_coordinator = false;
+  for (const std::string& argument : arguments) {
+    absl::string_view text = argument;
+    pid_t parent = 0;
+    if (absl::ConsumePrefix(&text, "--die-with-parent=") &&
+        absl::SimpleAtoi(text, &parent)) {
+      DieWithParent(parent);
+    }
+    is_coordinator = is_coordinator || argument == "--listen";
+  }
+  const std::string path = Environment("FAKE_FIFO", "");
+  if (!path.empty()) fifo = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (is_coordinator) RunCoordinator();
+  RunWorker();
+}
+
+}  // namespace
+}  // namespace stagecoach::client
+
+int main(int argc, char** argv) {
+  return stagecoach::client::Run(std::vector<std::string>(argv, argv + argc));
+}

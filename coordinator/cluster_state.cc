@@ -1,0 +1,322 @@
+#include "coordinator/cluster_state.h"
+
+#include <algorithm>
+#include <set>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace stagecoach::coordinator {
+namespace {
+
+absl::Status Impossible(const std::string& what) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("this event cannot have happened: ", what));
+}
+
+}  // namespace
+
+int JobRecord::IndexOf(const std::string& worker) const {
+  for (size_t i = 0; i < workers.size(); ++i) {
+    if (workers[i].name == worker) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+int32_t JobRecord::LowestStageOf(int worker) const {
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
+    if (stages[stage].worker == worker) return static_cast<int32_t>(stage);
+  }
+  return -1;
+}
+
+// One overload per kind of event. Each checks everything before it changes
+// anything.
+struct ClusterState::Applier {
+  ClusterState& state;
+  absl::Time at;
+
+  absl::Status FindLive(const std::string& name, WorkerRecord** worker) const {
+    auto it = state.workers_.find(name);
+    if (it == state.workers_.end() || it->second.dead) {
+      return Impossible(absl::StrCat("worker ", name, " is not live"));
+    }
+    *worker = &it->second;
+    return absl::OkStatus();
+  }
+
+  absl::Status Find(const std::string& id, JobRecord** job) const {
+    auto it = state.jobs_.find(id);
+    if (it == state.jobs_.end()) {
+      return Impossible(absl::StrCat("there is no job ", id));
+    }
+    *job = &it->second;
+    return absl::OkStatus();
+  }
+
+  // Finds the job and moves it on.
+  absl::Status Move(const std::string& id, JobState to, JobRecord** job) const {
+    SC_RETURN_IF_ERROR(Find(id, job));
+    return state.Transition(**job, to, at);
+  }
+
+  absl::Status operator()(const WorkerRegistered& event) const {
+    auto it = state.workers_.find(event.worker);
+    if (it != state.workers_.end() && !it->second.dead) {
+      return Impossible(absl::StrCat("worker ", event.worker, " is live"));
+    }
+    WorkerRecord worker;
+    worker.name = event.worker;
+    worker.incarnation = event.incarnation;
+    worker.host = event.host;
+    worker.process_id = event.process_id;
+    worker.device = event.device;
+    worker.version = event.version;
+    worker.torch_version = event.torch_version;
+    worker.peer_address = event.peer_address;
+    state.workers_[event.worker] = std::move(worker);
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const WorkerSuspected& event) const {
+    WorkerRecord* worker = nullptr;
+    SC_RETURN_IF_ERROR(FindLive(event.worker, &worker));
+    worker->suspect = true;
+    worker->reason = "misses heartbeats";
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const WorkerAnswered& event) const {
+    WorkerRecord* worker = nullptr;
+    SC_RETURN_IF_ERROR(FindLive(event.worker, &worker));
+    worker->suspect = false;
+    worker->reason.clear();
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const WorkerLost& event) const {
+    WorkerRecord* worker = nullptr;
+    SC_RETURN_IF_ERROR(FindLive(event.worker, &worker));
+    worker->suspect = false;
+    worker->dead = true;
+    worker->reason = event.reason;
+    worker->job_id.clear();
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const WorkerReleased& event) const {
+    WorkerRecord* worker = nullptr;
+    SC_RETURN_IF_ERROR(FindLive(event.worker, &worker));
+    JobRecord* job = nullptr;
+    SC_RETURN_IF_ERROR(Find(event.job_id, &job));
+    const int index = job->IndexOf(event.worker);
+    if (worker->job_id != event.job_id || index < 0) {
+      return Impossible(absl::StrCat("worker ", event.worker,
+                                     " holds nothing of ", event.job_id));
+    }
+    worker->job_id.clear();
+    JobWorkerRecord& part = job->workers[static_cast<size_t>(index)];
+    part.memory = event.memory;
+    if (part.memory.has_value()) part.memory->set_worker(event.worker);
+    ++job->revision;
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const JobSubmitted& event) const {
+    if (event.job_id.empty() || state.jobs_.count(event.job_id) > 0) {
+      return Impossible(absl::StrCat("job ", event.job_id, " exists"));
+    }
+    if (state.FindRequest(event.request_id) != nullptr) {
+      return Impossible(
+          absl::StrCat("request ", event.request_id, " is known"));
+    }
+    JobRecord job;
+    job.id = event.job_id;
+    job.request_id = event.request_id;
+    job.spec = event.spec;
+    job.revision = 1;
+    state.jobs_[event.job_id] = std::move(job);
+    state.job_order_.push_back(event.job_id);
+    state.queue_.push_back(event.job_id);
+    if (!event.request_id.empty()) {
+      state.requests_[event.request_id] = event.job_id;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const JobPlanning& event) const {
+    JobRecord* job = nullptr;
+    return Move(event.job_id, JobState::kPlanning, &job);
+  }
+
+  absl::Status operator()(const JobPlanned& event) const {
+    JobRecord* job = nullptr;
+    SC_RETURN_IF_ERROR(Move(event.job_id, JobState::kQueued, &job));
+    job->planned = true;
+    job->schedule = event.schedule;
+    job->stages = event.stages;
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const JobRefused& event) const {
+    JobRecord* job = nullptr;
+    SC_RETURN_IF_ERROR(Move(event.job_id, JobState::kFailed, &job));
+    job->reason = event.message;
+    job->cause.emplace();
+    job->cause->kind = FailureKind::kInvalid;
+    job->cause->message = event.message;
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const JobWaiting& event) const {
+    JobRecord* job = nullptr;
+    SC_RETURN_IF_ERROR(Find(event.job_id, &job));
+    if (job->state != JobState::kQueued) {
+      return Impossible(absl::StrCat(event.job_id, " is not queued"));
+    }
+    job->reason = event.reason;
+    ++job->revision;
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const JobPlaced& event) const {
+    if (event.epoch <= state.last_epoch_) return Impossible("an old epoch");
+    std::set<std::string> distinct;
+    for (const std::string& name : event.workers) {
+      const WorkerRecord* worker = state.FindWorker(name);
+      if (worker == nullptr || !worker->idle() ||
+          !distinct.insert(name).second) {
+        return Impossible(absl::StrCat("worker ", name, " is not idle"));
+      }
+    }
+    JobRecord* job = nullptr;
+    SC_RETURN_IF_ERROR(Find(event.job_id, &job));
+    if (!job->planned) return Impossible("placed before it was planned");
+    SC_RETURN_IF_ERROR(state.Transition(*job, JobState::kPlacing, at));
+    state.last_epoch_ = event.epoch;
+    job->epoch = event.epoch;
+    job->placed = at;
+    job->workers.clear();
+    for (const std::string& name : event.workers) {
+      job->workers.emplace_back();
+      job->workers.back().name = name;
+      state.workers_[name].job_id = job->id;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const JobRunning& event) const {
+    JobRecord* job = nullptr;
+    SC_RETURN_IF_ERROR(Find(event.job_id, &job));
+    if (event.receive_pool_bytes.size() != job->workers.size()) {
+      return Impossible("figures of other workers");
+    }
+    SC_RETURN_IF_ERROR(state.Transition(*job, JobState::kRunning, at));
+    job->transport = event.transport;
+    for (size_t i = 0; i < job->workers.size(); ++i) {
+      job->workers[i].receive_pool_bytes = event.receive_pool_bytes[i];
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const StepCommitted& event) const {
+    JobRecord* job = nullptr;
+    SC_RETURN_IF_ERROR(Find(event.job_id, &job));
+    if (job->state != JobState::kRunning ||
+        event.result.step != static_cast<int64_t>(job->steps.size()) ||
+        event.busy_nanoseconds.size() != job->workers.size()) {
+      return Impossible(absl::StrCat("step ", event.result.step, " of ",
+                                     event.job_id, " committed"));
+    }
+    job->steps.push_back(event.result);
+    for (size_t i = 0; i < job->workers.size(); ++i) {
+      job->workers[i].busy_nanoseconds += event.busy_nanoseconds[i];
+    }
+    ++job->revision;
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const JobFailing& event) const {
+    JobRecord* job = nullptr;
+    SC_RETURN_IF_ERROR(Move(event.job_id, JobState::kFailing, &job));
+    job->cause = event.cause;
+    job->victims = event.victims;
+    job->reason = event.reason;
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const JobFailed& event) const {
+    JobRecord* job = nullptr;
+    SC_RETURN_IF_ERROR(Find(event.job_id, &job));
+    // Only JobRefused fails a job that had no workers.
+    if (job->state != JobState::kFailing) return Impossible("failed too early");
+    const std::string reason = job->reason;
+    SC_RETURN_IF_ERROR(state.Transition(*job, JobState::kFailed, at));
+    job->reason = reason;
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const JobCancelRequested& event) const {
+    JobRecord* job = nullptr;
+    SC_RETURN_IF_ERROR(Move(event.job_id, JobState::kCancelling, &job));
+    job->reason = event.reason;
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const JobCancelled& event) const {
+    JobRecord* job = nullptr;
+    SC_RETURN_IF_ERROR(Move(event.job_id, JobState::kCancelled, &job));
+    job->reason = event.reason;
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const JobSucceeded& event) const {
+    JobRecord* job = nullptr;
+    SC_RETURN_IF_ERROR(Move(event.job_id, JobState::kSucceeded, &job));
+    job->parameters = event.parameters;
+    job->parameters_sha256 = event.parameters_sha256;
+    return absl::OkStatus();
+  }
+};
+
+absl::Status ClusterState::Transition(JobRecord& job, JobState to,
+                                      absl::Time at) {
+  if (!CanFollow(job.state, to)) {
+    return Impossible(absl::StrCat(job.id, " went from ",
+                                   JobStateName(job.state), " to ",
+                                   JobStateName(to)));
+  }
+  job.state = to;
+  job.reason.clear();
+  ++job.revision;
+  if (IsFinished(to)) job.finished = at;
+  const bool waits = to == JobState::kQueued || to == JobState::kPlanning;
+  if (!waits) {
+    queue_.erase(std::remove(queue_.begin(), queue_.end(), job.id),
+                 queue_.end());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ClusterState::Apply(const Event& event) {
+  return std::visit(Applier{*this, event.at}, event.body);
+}
+
+const WorkerRecord* ClusterState::FindWorker(const std::string& name) const {
+  auto it = workers_.find(name);
+  return it == workers_.end() ? nullptr : &it->second;
+}
+
+const JobRecord* ClusterState::FindJob(const std::string& id) const {
+  auto it = jobs_.find(id);
+  return it == jobs_.end() ? nullptr : &it->second;
+}
+
+const JobRecord* ClusterState::FindRequest(
+    const std::string& request_id) const {
+  auto it = requests_.find(request_id);
+  return it == requests_.end() ? nullptr : FindJob(it->second);
+}
+
+}  // namespace stagecoach::coordinator

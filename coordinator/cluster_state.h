@@ -1,0 +1,114 @@
+#ifndef STAGECOACH_COORDINATOR_CLUSTER_STATE_H_
+#define STAGECOACH_COORDINATOR_CLUSTER_STATE_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/ids.h"
+#include "coordinator/event.h"
+#include "coordinator/failure.h"
+#include "coordinator/job_state.h"
+#include "coordinator/natural_order.h"
+
+namespace stagecoach::coordinator {
+
+struct WorkerRecord {
+  std::string name;
+  Incarnation incarnation;
+  std::string host;
+  int64_t process_id = 0;
+  std::string device;
+  std::string version;
+  std::string torch_version;
+  std::string peer_address;
+  bool suspect = false;
+  bool dead = false;
+  std::string reason;  // why it is suspect or dead
+  // The job whose stages it holds; it may outlive the job by moments.
+  std::string job_id;
+
+  bool idle() const { return !dead && !suspect && job_id.empty(); }
+};
+
+// One worker's part in a job.
+struct JobWorkerRecord {
+  std::string name;
+  int64_t receive_pool_bytes = 0;
+  int64_t busy_nanoseconds = 0;  // in compute actions, over all steps
+  // The last it said, when it let go.
+  std::optional<v1::WorkerMemory> memory;
+};
+
+struct JobRecord {
+  std::string id;
+  std::string request_id;
+  v1::JobSpec spec;
+  JobState state = JobState::kQueued;
+  std::string reason;
+  bool planned = false;
+  std::string schedule;
+  std::vector<StagePlan> stages;
+  Epoch epoch;                           // 0: never placed
+  std::vector<JobWorkerRecord> workers;  // by index
+  std::string transport;                 // empty until RUNNING
+  std::vector<StepRecord> steps;
+  std::optional<FailureCause> cause;
+  std::vector<std::string> victims;
+  std::vector<v1::ParameterDigest> parameters;
+  std::string parameters_sha256;
+  absl::Time placed = absl::InfinitePast();
+  absl::Time finished = absl::InfinitePast();
+  int64_t revision = 0;  // grows with every change
+
+  // -1 if the worker has no part in the job.
+  int IndexOf(const std::string& worker) const;
+  // The lowest stage of the worker with this index.
+  int32_t LowestStageOf(int worker) const;
+};
+
+// What the coordinator knows and must not forget. Pure: no lock, clock or I/O;
+// the same events give the same state. Thread-compatible.
+class ClusterState {
+ public:
+  // kFailedPrecondition, and no change at all, for an event that cannot have
+  // happened in this state (an unknown job, a step out of order).
+  absl::Status Apply(const Event& event);
+
+  const std::map<std::string, WorkerRecord, NaturalOrder>& workers() const {
+    return workers_;
+  }
+  const std::vector<std::string>& job_order() const { return job_order_; }
+  const WorkerRecord* FindWorker(const std::string& name) const;
+  const JobRecord* FindJob(const std::string& id) const;
+  // Of the job submitted with this request id; null if none or it is empty.
+  const JobRecord* FindRequest(const std::string& request_id) const;
+  // Jobs that are QUEUED or PLANNING, first come first.
+  const std::vector<std::string>& queue() const { return queue_; }
+  // Unique to each placement, whatever the job.
+  Epoch last_epoch() const { return last_epoch_; }
+
+  // Everything, for tests: equal states and only they give equal text.
+  std::string DebugString() const;
+
+ private:
+  struct Applier;
+
+  // The only place where a job changes its state.
+  absl::Status Transition(JobRecord& job, JobState to, absl::Time at);
+
+  std::map<std::string, WorkerRecord, NaturalOrder> workers_;
+  std::map<std::string, JobRecord> jobs_;
+  std::map<std::string, std::string> requests_;  // request id to job id
+  std::vector<std::string> job_order_;
+  std::vector<std::string> queue_;
+  Epoch last_epoch_;
+};
+
+}  // namespace stagecoach::coordinator
+
+#endif  // STAGECOACH_COORDINATOR_CLUSTER_STATE_H_

@@ -1,0 +1,81 @@
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "coordinator/cluster_state.h"
+
+namespace stagecoach::coordinator {
+namespace {
+
+// Bit for bit, unlike %g.
+std::string Exact(double value) { return absl::StrFormat("%a", value); }
+
+std::string Dump(const WorkerRecord& worker) {
+  return absl::StrCat("worker ", worker.name, " ", worker.incarnation.value(),
+                      " ", worker.host, " ", worker.process_id, " ",
+                      worker.device, " ", worker.version, " ",
+                      worker.torch_version, " ", worker.peer_address,
+                      " suspect=", worker.suspect, " dead=", worker.dead,
+                      " job=", worker.job_id, " ", worker.reason, "\n");
+}
+
+std::string Dump(const JobWorkerRecord& worker) {
+  return absl::StrCat(
+      "  worker ", worker.name, " pool=", worker.receive_pool_bytes,
+      " busy=", worker.busy_nanoseconds, " ",
+      worker.memory ? worker.memory->ShortDebugString() : "none", "\n");
+}
+
+std::string Dump(const StepRecord& step) {
+  return absl::StrCat("  step ", step.step, " ", Exact(step.loss), " ",
+                      Exact(step.grad_norm), " ", Exact(step.learning_rate),
+                      " ", Exact(step.seconds), " ",
+                      Exact(step.compute_seconds), " ",
+                      Exact(step.tokens_per_second), " ", step.skipped, "\n");
+}
+
+std::string Dump(const FailureCause& cause) {
+  return absl::StrCat("  cause ", static_cast<int>(cause.kind), " ",
+                      cause.stage, " ", cause.worker, " ", cause.action, " ",
+                      cause.microbatch, " ", cause.step, " ", cause.message,
+                      "\n");
+}
+
+std::string Dump(const JobRecord& job) {
+  std::string text = absl::StrCat(
+      "job ", job.id, " ", job.request_id, " ", JobStateName(job.state),
+      " planned=", job.planned, " ", job.schedule, " epoch=", job.epoch.value(),
+      " ", job.transport, " revision=", job.revision,
+      " placed=", absl::FormatTime(job.placed),
+      " finished=", absl::FormatTime(job.finished), " ", job.parameters_sha256,
+      " victims=", absl::StrJoin(job.victims, ","), " ", job.reason, "\n  ",
+      job.spec.ShortDebugString(), "\n");
+  for (const StagePlan& stage : job.stages) {
+    absl::StrAppend(&text, "  stage ", stage.layer_begin, " ", stage.layer_end,
+                    " ", stage.worker, " ", stage.output_bytes, "\n");
+  }
+  for (const JobWorkerRecord& worker : job.workers) text += Dump(worker);
+  for (const StepRecord& step : job.steps) text += Dump(step);
+  if (job.cause.has_value()) text += Dump(*job.cause);
+  for (const v1::ParameterDigest& parameter : job.parameters) {
+    absl::StrAppend(&text, "  ", parameter.ShortDebugString(), "\n");
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string ClusterState::DebugString() const {
+  std::string text = absl::StrCat("epoch ", last_epoch_.value(), "\nqueue ",
+                                  absl::StrJoin(queue_, ","), "\norder ",
+                                  absl::StrJoin(job_order_, ","), "\n");
+  for (const auto& [name, worker] : workers_) text += Dump(worker);
+  for (const auto& [id, job] : jobs_) text += Dump(job);
+  for (const auto& [request, job] : requests_) {
+    absl::StrAppend(&text, "request ", request, " ", job, "\n");
+  }
+  return text;
+}
+
+}  // namespace stagecoach::coordinator

@@ -1,0 +1,404 @@
+#include "coordinator/cluster_state.h"
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "coordinator/journal.h"
+#include "coordinator/test_spec.h"
+#include "gtest/gtest.h"
+
+namespace stagecoach::coordinator {
+namespace {
+
+class ClusterStateTest : public ::testing::Test {
+ protected:
+  absl::Status Apply(EventBody body) {
+    Event event;
+    event.at = now_;
+    event.body = std::move(body);
+    now_ += absl::Seconds(1);
+    const std::string before = state_.DebugString();
+    const absl::Status status = state_.Apply(event);
+    if (!status.ok()) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+      EXPECT_EQ(state_.DebugString(), before)
+          << "refused, but changed: " << status;
+    }
+    return status;
+  }
+  void MustApply(EventBody body) {
+    const absl::Status status = Apply(std::move(body));
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  void MustRefuse(EventBody body) { EXPECT_FALSE(Apply(std::move(body)).ok()); }
+
+  static WorkerRegistered Registered(const std::string& name,
+                                     uint64_t incarnation = 1) {
+    WorkerRegistered event;
+    event.worker = name;
+    event.incarnation = Incarnation(incarnation);
+    return event;
+  }
+  static JobPlanned Planned(const std::string& job) {
+    JobPlanned event;
+    event.job_id = job;
+    event.schedule = "1f1b";
+    event.stages.resize(2);
+    event.stages[1].worker = 1;
+    return event;
+  }
+  static JobPlaced Placed(const std::string& job, int64_t epoch,
+                          const std::vector<std::string>& workers) {
+    JobPlaced event;
+    event.job_id = job;
+    event.epoch = Epoch(epoch);
+    event.workers = workers;
+    return event;
+  }
+  static JobRunning Running(const std::string& job, size_t workers = 2) {
+    JobRunning event;
+    event.job_id = job;
+    event.transport = "shm";
+    event.receive_pool_bytes.assign(workers, 7);
+    return event;
+  }
+  static StepCommitted Step(const std::string& job, int64_t step) {
+    StepCommitted event;
+    event.job_id = job;
+    event.result.step = step;
+    event.busy_nanoseconds = {1, 2};
+    return event;
+  }
+  void ToRunning() {
+    MustApply(Registered("w0"));
+    MustApply(Registered("w1"));
+    MustApply(JobSubmitted{"job-1", "r1", TinySpec(2)});
+    MustApply(JobPlanning{"job-1"});
+    MustApply(Planned("job-1"));
+    MustApply(Placed("job-1", 1, {"w0", "w1"}));
+    MustApply(Running("job-1"));
+  }
+
+  absl::Time now_ = absl::UnixEpoch();
+  ClusterState state_;
+};
+
+TEST_F(ClusterStateTest, AJobGoesFromSubmissionToSuccess) {
+  ToRunning();
+  const JobRecord* job = state_.FindJob("job-1");
+  EXPECT_EQ(job->state, JobState::kRunning);
+  EXPECT_EQ(state_.FindWorker("w0")->job_id, "job-1");
+  MustApply(Step("job-1", 0));
+  MustApply(Step("job-1", 1));
+  EXPECT_EQ(job->workers[1].busy_nanoseconds, 4);
+  v1::WorkerMemory memory;
+  memory.set_step(5);
+  MustApply(WorkerReleased{"w1", "job-1", memory});
+  MustApply(WorkerReleased{"w0", "job-1", {}});
+  EXPECT_TRUE(state_.FindWorker("w1")->idle());
+  EXPECT_EQ(job->workers[1].memory->worker(), "w1");
+  EXPECT_FALSE(job->workers[0].memory.has_value());
+  MustApply(JobSucceeded{"job-1", {}, "abc"});
+  EXPECT_EQ(job->state, JobState::kSucceeded);
+  EXPECT_EQ(job->parameters_sha256, "abc");
+  EXPECT_EQ(job->finished - job->placed, absl::Seconds(6));
+}
+
+TEST_F(ClusterStateTest, EachChangeOfAJobRaisesItsRevision) {
+  ToRunning();
+  const JobRecord* job = state_.FindJob("job-1");
+  int64_t revision = job->revision;
+  const std::vector<EventBody> events = {
+      Step("job-1", 0), JobCancelRequested{"job-1", "enough"},
+      WorkerReleased{"w0", "job-1", {}}, JobCancelled{"job-1", "enough"}};
+  for (const EventBody& event : events) {
+    MustApply(event);
+    EXPECT_GT(job->revision, revision);
+    revision = job->revision;
+  }
+  EXPECT_EQ(job->reason, "enough");
+}
+
+TEST_F(ClusterStateTest, QueueHoldsWhatWaitsInTheOrderOfSubmission) {
+  for (const char* job : {"job-1", "job-2", "job-3"}) {
+    MustApply(JobSubmitted{job, "", TinySpec(1)});
+    MustApply(JobPlanning{job});
+  }
+  MustApply(Planned("job-2"));
+  EXPECT_EQ(state_.queue(),
+            std::vector<std::string>({"job-1", "job-2", "job-3"}));
+  MustApply(JobRefused{"job-1", "no"});
+  MustApply(JobCancelled{"job-3", "no"});
+  EXPECT_EQ(state_.queue(), std::vector<std::string>({"job-2"}));
+  EXPECT_EQ(state_.FindJob("job-1")->cause->kind, FailureKind::kInvalid);
+  EXPECT_EQ(state_.job_order().size(), 3u);
+}
+
+TEST_F(ClusterStateTest, WorkersComeGoAndComeBack) {
+  MustApply(Registered("w0", 1));
+  MustRefuse(Registered("w0", 2));
+  MustApply(WorkerSuspected{"w0"});
+  EXPECT_FALSE(state_.FindWorker("w0")->idle());
+  MustApply(WorkerAnswered{"w0"});
+  EXPECT_TRUE(state_.FindWorker("w0")->idle());
+  MustApply(WorkerLost{"w0", "gone"});
+  EXPECT_EQ(state_.FindWorker("w0")->reason, "gone");
+  MustRefuse(WorkerLost{"w0", "gone"});
+  MustRefuse(WorkerSuspected{"w0"});
+  MustApply(Registered("w0", 2));
+  EXPECT_EQ(state_.FindWorker("w0")->incarnation, Incarnation(2));
+  EXPECT_TRUE(state_.FindWorker("w0")->idle());
+}
+
+TEST_F(ClusterStateTest, ALostWorkerHoldsNothing) {
+  ToRunning();
+  MustApply(WorkerLost{"w1", "gone"});
+  EXPECT_EQ(state_.FindWorker("w1")->job_id, "");
+  MustRefuse(WorkerReleased{"w1", "job-1", {}});
+  // As a new incarnation it has no part in the old placement.
+  MustApply(Registered("w1", 2));
+  MustRefuse(WorkerReleased{"w1", "job-1", {}});
+}
+
+TEST_F(ClusterStateTest, RefusesWhatCannotHaveHappened) {
+  MustRefuse(JobPlanning{"job-1"});
+  MustRefuse(WorkerLost{"w0", ""});
+  MustRefuse(Placed("job-1", 1, {}));
+  MustApply(JobSubmitted{"job-1", "r1", TinySpec(2)});
+  MustRefuse(JobSubmitted{"job-1", "", TinySpec(2)});
+  MustRefuse(JobSubmitted{"job-2", "r1", TinySpec(2)});
+  MustRefuse(JobSubmitted{"", "", TinySpec(2)});
+  MustApply(Registered("w0"));
+  MustApply(Registered("w1"));
+  MustRefuse(Placed("job-1", 1, {"w0", "w1"}));  // not planned
+  MustRefuse(JobFailed{"job-1"});
+  MustApply(JobPlanning{"job-1"});
+  MustRefuse(JobFailed{"job-1"});
+  MustRefuse(JobWaiting{"job-1", "why"});
+  MustApply(Planned("job-1"));
+  MustApply(JobWaiting{"job-1", "why"});
+  MustRefuse(Placed("job-1", 0, {"w0", "w1"}));
+  MustRefuse(Placed("job-1", 1, {"w0", "w0"}));
+  MustRefuse(Placed("job-1", 1, {"w0", "w7"}));
+  MustApply(WorkerSuspected{"w1"});
+  MustRefuse(Placed("job-1", 1, {"w0", "w1"}));
+  MustApply(WorkerAnswered{"w1"});
+  MustApply(Placed("job-1", 1, {"w0", "w1"}));
+  MustRefuse(Running("job-1", 3));
+  MustRefuse(Step("job-1", 0));
+  MustApply(Running("job-1"));
+  MustRefuse(Step("job-1", 1));
+  MustApply(Step("job-1", 0));
+  MustRefuse(Step("job-1", 0));
+  MustRefuse(JobCancelled{"job-1", ""});
+  MustRefuse(WorkerReleased{"w0", "job-9", {}});
+}
+
+TEST_F(ClusterStateTest, EpochsGrowOverAllJobs) {
+  ToRunning();
+  MustApply(Registered("w2"));
+  MustApply(Registered("w3"));
+  MustApply(JobSubmitted{"job-2", "", TinySpec(2)});
+  MustApply(JobPlanning{"job-2"});
+  MustApply(Planned("job-2"));
+  MustRefuse(Placed("job-2", 1, {"w2", "w3"}));
+  MustApply(Placed("job-2", 2, {"w2", "w3"}));
+  EXPECT_EQ(state_.last_epoch(), Epoch(2));
+}
+
+TEST_F(ClusterStateTest, AFailureKeepsItsCauseAndReason) {
+  ToRunning();
+  JobFailing failing;
+  failing.job_id = "job-1";
+  failing.cause.worker = "w1";
+  failing.victims = {"w0"};
+  failing.reason = "because";
+  MustApply(failing);
+  MustRefuse(JobSucceeded{"job-1", {}, ""});
+  MustApply(JobFailed{"job-1"});
+  const JobRecord* job = state_.FindJob("job-1");
+  EXPECT_EQ(job->state, JobState::kFailed);
+  EXPECT_EQ(job->reason, "because");
+  EXPECT_EQ(job->cause->worker, "w1");
+  EXPECT_EQ(job->victims, std::vector<std::string>({"w0"}));
+}
+
+TEST_F(ClusterStateTest, KnowsWhoHasWhichStage) {
+  ToRunning();
+  const JobRecord* job = state_.FindJob("job-1");
+  EXPECT_EQ(job->IndexOf("w1"), 1);
+  EXPECT_EQ(job->IndexOf("w9"), -1);
+  EXPECT_EQ(job->LowestStageOf(1), 1);
+  EXPECT_EQ(job->LowestStageOf(2), -1);
+}
+
+// ---- replay -----------------------------------------------------------------
+
+// Events of every kind with names that often fit together and sometimes do not.
+class RandomEvents {
+ public:
+  explicit RandomEvents(uint32_t seed) : random_(seed) {}
+
+  Event Next(const ClusterState& state) {
+    Event event;
+    at_ += absl::Milliseconds(static_cast<int64_t>(random_() % 1000));
+    event.at = at_;
+    event.body = Body(state);
+    return event;
+  }
+
+ private:
+  std::string Worker() { return absl::StrCat("w", random_() % 5); }
+  std::string Job() { return absl::StrCat("job-", random_() % 6); }
+  std::string Text() { return std::string(1, "xyz"[random_() % 3]); }
+
+  std::vector<std::string> Workers(const ClusterState& state) {
+    std::vector<std::string> workers;
+    for (const auto& [name, worker] : state.workers()) {
+      if (worker.idle() && workers.size() < 2) workers.push_back(name);
+    }
+    if (random_() % 8 == 0) workers = {Worker(), Worker()};
+    return workers;
+  }
+  std::optional<v1::WorkerMemory> Memory() {
+    if (random_() % 2 == 0) return std::nullopt;
+    v1::WorkerMemory memory;
+    memory.set_step(static_cast<int64_t>(random_() % 9));
+    return memory;
+  }
+  int64_t NextStep(const ClusterState& state, const std::string& id) {
+    const JobRecord* job = state.FindJob(id);
+    if (job == nullptr || random_() % 8 == 0) return random_() % 3;
+    return static_cast<int64_t>(job->steps.size());
+  }
+
+  EventBody Body(const ClusterState& state);
+  EventBody WorkerBody();
+
+  std::mt19937 random_;
+  absl::Time at_ = absl::UnixEpoch();
+};
+
+EventBody RandomEvents::WorkerBody() {
+  switch (random_() % 6) {
+    case 0:
+      return WorkerSuspected{Worker()};
+    case 1:
+      return WorkerAnswered{Worker()};
+    case 2:
+      return WorkerLost{Worker(), Text()};
+    default: {
+      WorkerRegistered event;
+      event.worker = Worker();
+      event.incarnation = Incarnation(random_());
+      event.host = Text();
+      return event;
+    }
+  }
+}
+
+EventBody RandomEvents::Body(const ClusterState& state) {
+  const std::string job = Job();
+  switch (random_() % 16) {
+    case 0:
+    case 1:
+      return WorkerBody();
+    case 2:
+      return WorkerReleased{Worker(), job, Memory()};
+    case 3:
+      return JobSubmitted{job, random_() % 2 == 0 ? "" : Text(), TinySpec(2)};
+    case 4:
+      return JobPlanning{job};
+    case 5: {
+      JobPlanned event;
+      event.job_id = job;
+      event.stages.resize(2);
+      event.stages[1].output_bytes = static_cast<int64_t>(random_() % 100);
+      return event;
+    }
+    case 6:
+      return random_() % 4 == 0 ? EventBody(JobRefused{job, Text()})
+                                : EventBody(JobWaiting{job, Text()});
+    case 7:
+      return JobPlaced{job, state.last_epoch().Next(), Workers(state)};
+    case 8:
+    case 9:
+      return JobRunning{job, Text(), {1, 2}};
+    case 10:
+    case 11:
+    case 12: {
+      StepCommitted event;
+      event.job_id = job;
+      event.result.step = NextStep(state, job);
+      event.result.loss = static_cast<double>(random_()) / 3;
+      event.busy_nanoseconds = {static_cast<int64_t>(random_() % 50), 1};
+      return event;
+    }
+    case 13: {
+      JobFailing event;
+      event.job_id = job;
+      event.cause.message = Text();
+      event.victims = {Worker()};
+      return event;
+    }
+    case 14:
+      return random_() % 2 == 0 ? EventBody(JobFailed{job})
+                                : EventBody(JobCancelRequested{job, Text()});
+    default:
+      return random_() % 3 == 0 ? EventBody(JobSucceeded{job, {}, Text()})
+                                : EventBody(JobCancelled{job, Text()});
+  }
+}
+
+TEST(ClusterStateReplayTest, TheSameEventsGiveTheSameState) {
+  const uint32_t first_seed = std::random_device()();
+  size_t kinds_seen = 0;
+  for (uint32_t seed = first_seed; seed != first_seed + 50; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    RandomEvents source(seed);
+    ClusterState state;
+    MemoryJournal journal;
+    std::vector<bool> kinds(std::variant_size_v<EventBody>);
+    for (int i = 0; i < 600; ++i) {
+      const Event event = source.Next(state);
+      const std::string before = i % 7 == 0 ? state.DebugString() : "";
+      if (state.Apply(event).ok()) {
+        ASSERT_TRUE(journal.Append(event).ok());
+        kinds[event.body.index()] = true;
+      } else if (i % 7 == 0) {
+        ASSERT_EQ(state.DebugString(), before) << "event " << i;
+      }
+    }
+    ClusterState replayed;
+    for (const Event& event : journal.events()) {
+      ASSERT_TRUE(replayed.Apply(event).ok());
+    }
+    ASSERT_EQ(replayed.DebugString(), state.DebugString());
+    size_t seen = 0;
+    for (bool kind : kinds) seen += kind;
+    kinds_seen = std::max(kinds_seen, seen);
+  }
+  // The sequences are not trivial.
+  EXPECT_GE(kinds_seen, std::variant_size_v<EventBody> - 3);
+}
+
+TEST(ClusterStateReplayTest, DumpsTellStatesApart) {
+  ClusterState one;
+  ClusterState two;
+  Event event;
+  event.body = JobSubmitted{"job-1", "", TinySpec(1)};
+  ASSERT_TRUE(one.Apply(event).ok());
+  EXPECT_NE(one.DebugString(), two.DebugString());
+  event.body = JobSubmitted{"job-1", "", TinySpec(2)};
+  ASSERT_TRUE(two.Apply(event).ok());
+  EXPECT_NE(one.DebugString(), two.DebugString());
+}
+
+}  // namespace
+}  // namespace stagecoach::coordinator

@@ -1,0 +1,230 @@
+#ifndef STAGECOACH_COORDINATOR_CONTROLLER_H_
+#define STAGECOACH_COORDINATOR_CONTROLLER_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/serial_executor.h"
+#include "coordinator/cluster_state.h"
+#include "coordinator/failure.h"
+#include "coordinator/job_run.h"
+#include "coordinator/journal.h"
+#include "coordinator/links.h"
+#include "coordinator/planned_job.h"
+#include "stagecoach/v1/cluster.pb.h"
+#include "stagecoach/v1/job.pb.h"
+#include "stagecoach/v1/memory.pb.h"
+#include "stagecoach/v1/session.pb.h"
+
+namespace stagecoach::coordinator {
+
+struct ControllerOptions {
+  // Greater in each life of the coordinator.
+  Term term{1};
+  absl::Duration heartbeat = absl::Milliseconds(500);
+  // Silence after which a worker is suspect, and after which it is lost.
+  absl::Duration suspect = absl::Seconds(2);
+  absl::Duration dead = absl::Seconds(6);
+  FailureGrace grace;
+  // A worker that does not let go of a job for so long counts as dead.
+  absl::Duration release_wait = absl::Seconds(5);
+  // A failed job waits for its workers' last figures, but not longer.
+  absl::Duration failed_wait = absl::Seconds(2);
+  absl::Duration memory_wait = absl::Seconds(1);
+  // A connection that does not register for so long is ended.
+  absl::Duration register_wait = absl::Seconds(10);
+  // A worker whose heartbeats name another job than the one it was given, so
+  // long after it was given, has lost it.
+  absl::Duration hold_wait = absl::Seconds(5);
+  Planner planner = job::PlanJob;
+};
+
+// kInvalidArgument unless 0 < heartbeat < suspect < dead.
+absl::Status ValidateTimes(const ControllerOptions& options);
+
+// Messages that were refused because of their fence.
+struct FenceCounters {
+  int64_t stale_term = 0;
+  int64_t stale_epoch = 0;
+  int64_t stale_incarnation = 0;
+  int64_t unregistered = 0;  // before Register, or after the session's end
+};
+
+template <typename T>
+using Reply = std::function<void(absl::StatusOr<T>)>;
+
+// The coordinator's decisions: which worker is alive, which job runs where,
+// what each is told. Everything happens on one serial executor, which owns all
+// state: methods only post to it, so they may be called from any thread, never
+// block, and take effect in the order of their calls. Replies run on the
+// executor and must not block. Plans are made on a second executor.
+//
+// The real process calls Tick every 100 ms; tests when they want to. The
+// controller must outlive both executors' last task; clock and journal must
+// outlive the controller.
+class Controller {
+ public:
+  Controller(ControllerOptions options, Clock* clock, Executor* executor,
+             Executor* planning, Journal* journal);
+
+  // ---- sessions of workers ----
+  void OnConnected(std::shared_ptr<WorkerLink> link);
+  void OnMessage(std::shared_ptr<WorkerLink> link, v1::WorkerMessage message);
+  void OnDisconnected(std::shared_ptr<WorkerLink> link);
+  // Looks at the clock: silence, deadlines.
+  void Tick();
+  // Ends every session and watch with `status` and answers all requests with
+  // it, those to come too. Jobs and workers are left as they are.
+  void Stop(const absl::Status& status);
+
+  // ---- requests of clients; errors as proto/stagecoach/v1 says ----
+  void Submit(v1::SubmitJobRequest request, Reply<v1::SubmitJobResponse> reply);
+  void Cancel(v1::CancelJobRequest request, Reply<v1::CancelJobResponse> reply);
+  // With the newest 20,000 steps; WatchJob gives all.
+  void GetJob(v1::GetJobRequest request, Reply<v1::Job> reply);
+  // The newest 1,000, in the order of submission.
+  void ListJobs(v1::ListJobsRequest request, Reply<v1::ListJobsResponse> reply);
+  void ListWorkers(v1::ListWorkersRequest request,
+                   Reply<v1::ListWorkersResponse> reply);
+  void GetCoordinator(v1::GetCoordinatorRequest request,
+                      Reply<v1::GetCoordinatorResponse> reply);
+  void GetMemoryStats(v1::GetMemoryStatsRequest request,
+                      Reply<v1::GetMemoryStatsResponse> reply);
+  void Watch(v1::WatchJobRequest request, std::shared_ptr<JobWatcher> watcher);
+  void Unwatch(std::shared_ptr<JobWatcher> watcher);
+
+  // ---- on the executor, or while it rests ----
+  const ClusterState& state() const { return state_; }
+  const FenceCounters& refused() const { return refused_; }
+
+ private:
+  struct Session {
+    std::shared_ptr<WorkerLink> link;
+    std::string worker;  // empty until it has registered
+    Incarnation incarnation;
+    absl::Time connected;
+    absl::Time last_heard;
+    std::optional<Position> position;  // in the current job
+  };
+  // A placement and what is known against it.
+  struct Run {
+    explicit Run(JobRun placement) : run(std::move(placement)) {}
+    JobRun run;
+    absl::Time placed;
+    std::vector<FailureReport> reports;
+    absl::Time failed_deadline = absl::InfiniteFuture();
+    absl::Time release_deadline = absl::InfiniteFuture();
+  };
+  struct MemoryRequest {
+    std::string job_id;
+    std::set<std::string> asked;  // not answered yet
+    std::map<std::string, v1::WorkerMemory> answers;
+    absl::Time deadline;
+    Reply<v1::GetMemoryStatsResponse> reply;
+  };
+  struct WatchRecord {
+    std::shared_ptr<JobWatcher> watcher;
+    int64_t next_step = 0;
+    int64_t revision = 0;
+    bool first = true;
+  };
+
+  // controller.cc
+  void Post(std::function<void()> task);
+  absl::Time Now() const { return clock_->Now(); }
+  // Journal, then state. False if the journal failed: everything has stopped.
+  bool Commit(EventBody body);
+  void StopNow(const absl::Status& status);
+  // OK if requests are answered and the client speaks our protocol.
+  absl::Status Admit(const v1::ClientVersion& version) const;
+  absl::StatusOr<const JobRecord*> Find(const std::string& job_id) const;
+  void TickNow();
+
+  // controller_workers.cc
+  void HandleMessage(const WorkerLink* link, const v1::WorkerMessage& message);
+  void HandleRegister(Session& session, const v1::WorkerMessage& message);
+  void HandleHeartbeat(Session& session, const v1::WorkerMessage& message);
+  void HandleWorkerFailed(const Session& session,
+                          const v1::WorkerFailed& failed);
+  void HandleAnswer(const Session& session, const v1::WorkerMessage& message);
+  void NoteHeardOf(Session& session);
+  bool PassesFence(const Session& session, const v1::WorkerMessage& message);
+  // The run whose stages the worker holds; null if none.
+  Run* RunOf(const std::string& worker);
+  Session* SessionOf(const std::string& worker);
+  void RefuseSession(const WorkerLink* link, const absl::Status& status);
+  void LoseWorker(const std::string& worker, const std::string& reason);
+  void CheckSilence();
+  v1::CoordinatorMessage Fenced(v1::CoordinatorMessage message, Epoch epoch,
+                                Incarnation incarnation) const;
+  void SendTo(const std::string& worker, v1::CoordinatorMessage message,
+              Epoch epoch);
+
+  // controller_jobs.cc
+  absl::StatusOr<v1::SubmitJobResponse> SubmitNow(
+      const v1::SubmitJobRequest& request);
+  absl::StatusOr<v1::CancelJobResponse> CancelNow(
+      const v1::CancelJobRequest& request);
+  void OnPlanned(const std::string& job_id, absl::StatusOr<PlannedJob> planned);
+  // Gives queued jobs their workers, first come first.
+  void Schedule();
+  void Place(const std::string& job_id, const std::vector<std::string>& names);
+  void Perform(const std::string& job_id, JobRun::Output output);
+  void ReportFailure(const std::string& job_id, FailureReport report);
+  void Judge(const std::string& job_id);
+  void FailJob(const std::string& job_id, FailureVerdict verdict);
+  void StartRelease(const std::string& job_id, const std::string& reason);
+  void OnWorkerGone(const std::string& job_id, int index, FailureReport report);
+  // Ends a job whose workers have all let go.
+  void CheckReleased(const std::string& job_id);
+  void CheckRunDeadlines();
+
+  // controller_queries.cc
+  void WatchNow(const v1::WatchJobRequest& request,
+                std::shared_ptr<JobWatcher> watcher);
+  void NotifyWatchers();
+  std::string RunningOrLatest() const;
+  // False once the watch has ended.
+  bool Update(const JobRecord& job, WatchRecord& watch);
+  void StartMemoryRequest(const v1::GetMemoryStatsRequest& request,
+                          Reply<v1::GetMemoryStatsResponse> reply);
+  void OnMemoryReport(const std::string& worker,
+                      const v1::MemoryReport& report);
+  void FinishMemoryRequest(int64_t query);
+  void ForgetInMemoryRequests(const std::string& worker);
+  void CheckMemoryDeadlines();
+
+  const ControllerOptions options_;
+  Clock* const clock_;
+  Executor* const executor_;
+  Executor* const planning_;
+  Journal* const journal_;
+
+  // Touched on the executor only.
+  ClusterState state_;
+  FenceCounters refused_;
+  absl::Status stopped_;
+  absl::Time last_tick_;
+  std::map<const WorkerLink*, Session> sessions_;
+  std::map<std::string, const WorkerLink*> links_;  // of registered workers
+  std::map<std::string, std::shared_ptr<const PlannedJob>> plans_;
+  std::map<std::string, Run> runs_;                          // by job
+  std::map<std::string, std::vector<WatchRecord>> watches_;  // by job
+  std::map<int64_t, MemoryRequest> memory_requests_;
+  int64_t last_query_ = 0;
+};
+
+}  // namespace stagecoach::coordinator
+
+#endif  // STAGECOACH_COORDINATOR_CONTROLLER_H_

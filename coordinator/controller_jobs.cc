@@ -1,0 +1,314 @@
+// The life of jobs: submitted, planned, placed, run, ended.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "coordinator/controller.h"
+#include "coordinator/placement_policy.h"
+#include "coordinator/publish.h"
+#include "job/spec_proto.h"
+
+namespace stagecoach::coordinator {
+namespace {
+
+LogFields JobFields(const std::string& job_id) {
+  LogFields fields;
+  fields.job = job_id;
+  return fields;
+}
+
+bool SameSpec(const v1::JobSpec& a, const v1::JobSpec& b) {
+  return a.SerializeAsString() == b.SerializeAsString();
+}
+
+std::string FailureReason(const JobRecord& job, const FailureCause& cause) {
+  std::string reason = DescribeCause(cause);
+  if (cause.kind == FailureKind::kWorkerLost &&
+      job.spec.recovery().max_failures() > 0) {
+    absl::StrAppend(&reason, "; the job ends although recovery.max_failures = ",
+                    job.spec.recovery().max_failures(),
+                    ": recovery is not built yet");
+  }
+  return reason;
+}
+
+}  // namespace
+
+void Controller::Submit(v1::SubmitJobRequest request,
+                        Reply<v1::SubmitJobResponse> reply) {
+  Post([this, request = std::move(request), reply = std::move(reply)] {
+    reply(SubmitNow(request));
+  });
+}
+
+absl::StatusOr<v1::SubmitJobResponse> Controller::SubmitNow(
+    const v1::SubmitJobRequest& request) {
+  SC_RETURN_IF_ERROR(Admit(request.version()));
+  v1::SubmitJobResponse response;
+  if (const JobRecord* job = state_.FindRequest(request.request_id());
+      job != nullptr) {
+    if (!SameSpec(job->spec, request.spec())) {
+      return absl::AlreadyExistsError(
+          absl::StrCat("request id ", request.request_id(),
+                       " was used for another spec (", job->id, ")"));
+    }
+    response.set_job_id(job->id);
+    return response;
+  }
+  SC_ASSIGN_OR_RETURN(const job::JobSpec spec, job::FromProto(request.spec()));
+  const std::string job_id =
+      absl::StrCat("job-", state_.job_order().size() + 1);
+  if (!Commit(JobSubmitted{job_id, request.request_id(), request.spec()}) ||
+      !Commit(JobPlanning{job_id})) {
+    return stopped_;
+  }
+  LogInfo(absl::StrCat("submitted: ", spec.name), JobFields(job_id));
+  planning_->Add([this, job_id, spec] {
+    absl::StatusOr<PlannedJob> planned = PlanForWorkers(spec, options_.planner);
+    Post([this, job_id, planned = std::move(planned)]() mutable {
+      OnPlanned(job_id, std::move(planned));
+    });
+  });
+  response.set_job_id(job_id);
+  return response;
+}
+
+void Controller::OnPlanned(const std::string& job_id,
+                           absl::StatusOr<PlannedJob> planned) {
+  if (!stopped_.ok()) return;
+  // It may have been cancelled meanwhile.
+  if (state_.FindJob(job_id)->state != JobState::kPlanning) return;
+  if (!planned.ok()) {
+    LogWarning(absl::StrCat("refused: ", planned.status().message()),
+               JobFields(job_id));
+    Commit(JobRefused{job_id, std::string(planned.status().message())});
+    return Schedule();
+  }
+  JobPlanned event;
+  event.job_id = job_id;
+  event.schedule = planned->plan.schedule.kind;
+  event.stages = StagePlansOf(planned->plan);
+  plans_[job_id] = std::make_shared<const PlannedJob>(*std::move(planned));
+  Commit(std::move(event));
+  Schedule();
+}
+
+void Controller::Schedule() {
+  if (!stopped_.ok()) return;
+  std::string before;
+  // A copy: placing a job takes it out of the queue.
+  const std::vector<std::string> queue = state_.queue();
+  for (const std::string& job_id : queue) {
+    const JobRecord* job = state_.FindJob(job_id);
+    std::string reason;
+    if (!before.empty()) {
+      reason = absl::StrCat("waiting behind ", before);
+    } else if (job->planned) {
+      WorkerChoice choice =
+          ChooseWorkers(state_.workers(), job->spec.pipeline().workers());
+      if (!choice.workers.empty()) {
+        Place(job_id, choice.workers);
+        continue;
+      }
+      reason = std::move(choice.reason);
+    }
+    before = job_id;
+    if (job->planned && job->reason != reason) {
+      if (!Commit(JobWaiting{job_id, reason})) return;
+    }
+  }
+}
+
+void Controller::Place(const std::string& job_id,
+                       const std::vector<std::string>& names) {
+  JobPlaced event;
+  event.job_id = job_id;
+  event.epoch = state_.last_epoch().Next();
+  event.workers = names;
+  const Epoch epoch = event.epoch;
+  if (!Commit(std::move(event))) return;
+  std::vector<JobRun::Member> members;
+  for (const std::string& name : names) {
+    const WorkerRecord* worker = state_.FindWorker(name);
+    JobRun::Member member;
+    member.name = name;
+    member.incarnation = worker->incarnation;
+    member.peer_address = worker->peer_address;
+    members.push_back(std::move(member));
+    SessionOf(name)->position.reset();
+  }
+  LogInfo(absl::StrCat("placed on ", names.size(), " workers, epoch ",
+                       epoch.value()),
+          JobFields(job_id));
+  auto plan = plans_.extract(job_id);
+  auto [it, added] = runs_.emplace(
+      job_id, Run(JobRun(job_id, epoch, state_.FindJob(job_id)->spec,
+                         std::move(plan.mapped()), std::move(members))));
+  it->second.placed = Now();
+  Perform(job_id, it->second.run.Start());
+}
+
+void Controller::Perform(const std::string& job_id, JobRun::Output output) {
+  const JobRun& run = runs_.at(job_id).run;
+  for (EventBody& event : output.events) {
+    if (!Commit(std::move(event))) return;
+  }
+  for (auto& [worker, message] : output.messages) {
+    SendTo(run.members()[static_cast<size_t>(worker)].name, std::move(message),
+           run.epoch());
+  }
+  if (output.events.empty()) return;
+  if (state_.FindJob(job_id)->state == JobState::kSucceeded) {
+    LogInfo("succeeded", JobFields(job_id));
+  }
+  CheckReleased(job_id);
+  // A worker may have become idle.
+  Schedule();
+}
+
+void Controller::ReportFailure(const std::string& job_id,
+                               FailureReport report) {
+  Run& run = runs_.at(job_id);
+  if (run.run.phase() == JobRun::Phase::kReleasing) return;
+  report.at = Now();
+  run.reports.push_back(std::move(report));
+  Judge(job_id);
+}
+
+void Controller::Judge(const std::string& job_id) {
+  auto it = runs_.find(job_id);
+  if (it == runs_.end() || it->second.reports.empty() ||
+      it->second.run.phase() == JobRun::Phase::kReleasing) {
+    return;
+  }
+  const JobRecord* job = state_.FindJob(job_id);
+  std::vector<SuspectedWorker> workers;
+  for (const JobRun::Member& member : it->second.run.members()) {
+    SuspectedWorker worker;
+    worker.name = member.name;
+    worker.lowest_stage = job->LowestStageOf(static_cast<int>(workers.size()));
+    const WorkerRecord* record = state_.FindWorker(member.name);
+    const bool ours = record->job_id == job_id;
+    const Session* session = SessionOf(member.name);
+    worker.silent = ours && record->suspect;
+    if (ours && session != nullptr) worker.last_position = session->position;
+    workers.push_back(std::move(worker));
+  }
+  std::optional<FailureVerdict> verdict =
+      JudgeFailure(workers, it->second.reports, options_.grace, Now());
+  if (verdict.has_value()) FailJob(job_id, *std::move(verdict));
+}
+
+void Controller::FailJob(const std::string& job_id, FailureVerdict verdict) {
+  JobFailing event;
+  event.job_id = job_id;
+  event.reason = FailureReason(*state_.FindJob(job_id), verdict.cause);
+  event.cause = std::move(verdict.cause);
+  event.victims = std::move(verdict.victims);
+  const std::string reason = event.reason;
+  LogError(absl::StrCat("failed: ", reason), JobFields(job_id));
+  if (!Commit(std::move(event))) return;
+  runs_.at(job_id).failed_deadline = Now() + options_.failed_wait;
+  StartRelease(job_id, reason);
+}
+
+void Controller::StartRelease(const std::string& job_id,
+                              const std::string& reason) {
+  Run& run = runs_.at(job_id);
+  run.release_deadline = Now() + options_.release_wait;
+  Perform(job_id, run.run.Release(reason));
+  CheckReleased(job_id);
+}
+
+void Controller::OnWorkerGone(const std::string& job_id, int index,
+                              FailureReport report) {
+  Run& run = runs_.at(job_id);
+  run.run.OnGone(index);
+  if (run.run.phase() == JobRun::Phase::kReleasing) {
+    return CheckReleased(job_id);
+  }
+  ReportFailure(job_id, std::move(report));
+}
+
+void Controller::CheckReleased(const std::string& job_id) {
+  auto it = runs_.find(job_id);
+  if (it == runs_.end() || !it->second.run.holding().empty()) return;
+  const JobRecord* job = state_.FindJob(job_id);
+  if (job->state == JobState::kFailing) {
+    Commit(JobFailed{job_id});
+  } else if (job->state == JobState::kCancelling) {
+    LogInfo("cancelled", JobFields(job_id));
+    Commit(JobCancelled{job_id, job->reason});
+  } else if (!IsFinished(job->state)) {
+    // All have let go, yet there is no outcome: a verdict is being held back.
+    return;
+  }
+  runs_.erase(it);
+  Schedule();
+}
+
+void Controller::CheckRunDeadlines() {
+  std::vector<std::string> jobs;
+  for (const auto& [job_id, run] : runs_) jobs.push_back(job_id);
+  for (const std::string& job_id : jobs) {
+    Judge(job_id);
+    auto it = runs_.find(job_id);
+    if (it == runs_.end()) continue;
+    const Run& run = it->second;
+    if (Now() >= run.failed_deadline &&
+        state_.FindJob(job_id)->state == JobState::kFailing) {
+      if (!Commit(JobFailed{job_id})) return;
+    }
+    if (Now() < run.release_deadline) continue;
+    const std::set<int> holding = run.run.holding();
+    const std::vector<JobRun::Member> members = run.run.members();
+    for (int index : holding) {
+      LoseWorker(members[static_cast<size_t>(index)].name,
+                 absl::StrCat("it did not let go of ", job_id, " within ",
+                              absl::FormatDuration(options_.release_wait)));
+    }
+    Schedule();
+  }
+}
+
+void Controller::Cancel(v1::CancelJobRequest request,
+                        Reply<v1::CancelJobResponse> reply) {
+  Post([this, request = std::move(request), reply = std::move(reply)] {
+    reply(CancelNow(request));
+  });
+}
+
+absl::StatusOr<v1::CancelJobResponse> Controller::CancelNow(
+    const v1::CancelJobRequest& request) {
+  SC_RETURN_IF_ERROR(Admit(request.version()));
+  SC_ASSIGN_OR_RETURN(const JobRecord* job, Find(request.job_id()));
+  const std::string job_id = job->id;
+  const std::string reason =
+      request.reason().empty() ? "cancelled by its user" : request.reason();
+  switch (job->state) {
+    case JobState::kQueued:
+    case JobState::kPlanning:
+      LogInfo(absl::StrCat("cancelled: ", reason), JobFields(job_id));
+      if (!Commit(JobCancelled{job_id, reason})) return stopped_;
+      plans_.erase(job_id);
+      Schedule();
+      break;
+    case JobState::kPlacing:
+    case JobState::kRunning:
+      LogInfo(absl::StrCat("being cancelled: ", reason), JobFields(job_id));
+      if (!Commit(JobCancelRequested{job_id, reason})) return stopped_;
+      StartRelease(job_id, reason);
+      break;
+    default:
+      break;  // it has its outcome already
+  }
+  v1::CancelJobResponse response;
+  JobView view;
+  view.spec = true;
+  ToProto(*state_.FindJob(job_id), view, Now(), response.mutable_job());
+  return response;
+}
+
+}  // namespace stagecoach::coordinator

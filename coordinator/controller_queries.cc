@@ -1,0 +1,265 @@
+// What clients read: jobs, workers, memory, and streams of changes.
+#include <algorithm>
+#include <utility>
+
+#include "base/status.h"
+#include "base/version.h"
+#include "coordinator/controller.h"
+#include "coordinator/publish.h"
+
+namespace stagecoach::coordinator {
+namespace {
+
+// A step takes about 75 bytes and a message at most 4 MiB.
+constexpr int64_t kMaxStepsOfJob = 20'000;
+constexpr int64_t kMaxStepsOfEvent = 10'000;
+constexpr size_t kMaxJobsOfList = 1'000;
+
+}  // namespace
+
+void Controller::GetJob(v1::GetJobRequest request, Reply<v1::Job> reply) {
+  Post([this, request = std::move(request), reply = std::move(reply)] {
+    absl::Status status = Admit(request.version());
+    if (!status.ok()) return reply(status);
+    absl::StatusOr<const JobRecord*> job = Find(request.job_id());
+    if (!job.ok()) return reply(job.status());
+    JobView view;
+    view.spec = view.stages = view.parameters = true;
+    const int64_t steps = static_cast<int64_t>((*job)->steps.size());
+    view.first_step = std::max<int64_t>(0, steps - kMaxStepsOfJob);
+    view.max_steps = kMaxStepsOfJob;
+    v1::Job response;
+    ToProto(**job, view, Now(), &response);
+    reply(std::move(response));
+  });
+}
+
+void Controller::ListJobs(v1::ListJobsRequest request,
+                          Reply<v1::ListJobsResponse> reply) {
+  Post([this, request = std::move(request), reply = std::move(reply)] {
+    absl::Status status = Admit(request.version());
+    if (!status.ok()) return reply(status);
+    const std::vector<std::string>& order = state_.job_order();
+    v1::ListJobsResponse response;
+    for (size_t i = order.size() - std::min(order.size(), kMaxJobsOfList);
+         i < order.size(); ++i) {
+      ToProto(*state_.FindJob(order[i]), JobView(), Now(), response.add_jobs());
+    }
+    reply(std::move(response));
+  });
+}
+
+void Controller::ListWorkers(v1::ListWorkersRequest request,
+                             Reply<v1::ListWorkersResponse> reply) {
+  Post([this, request = std::move(request), reply = std::move(reply)] {
+    absl::Status status = Admit(request.version());
+    if (!status.ok()) return reply(status);
+    v1::ListWorkersResponse response;
+    for (const auto& [name, worker] : state_.workers()) {
+      v1::WorkerInfo* info = response.add_workers();
+      ToProto(worker, state_.FindJob(worker.job_id), info);
+      const Session* session = SessionOf(name);
+      if (session == nullptr) continue;
+      info->set_seconds_since_heartbeat(
+          absl::ToDoubleSeconds(Now() - session->last_heard));
+    }
+    reply(std::move(response));
+  });
+}
+
+void Controller::GetCoordinator(v1::GetCoordinatorRequest request,
+                                Reply<v1::GetCoordinatorResponse> reply) {
+  // Answered to every version: this is how a client learns of a skew.
+  Post([this, request = std::move(request), reply = std::move(reply)] {
+    if (!stopped_.ok()) return reply(stopped_);
+    v1::GetCoordinatorResponse response;
+    response.set_version(kVersion);
+    response.set_protocol(kProtocolVersion);
+    response.set_term(options_.term.value());
+    reply(std::move(response));
+  });
+}
+
+// ---- watching ---------------------------------------------------------------
+
+void Controller::Watch(v1::WatchJobRequest request,
+                       std::shared_ptr<JobWatcher> watcher) {
+  Post([this, request = std::move(request), watcher = std::move(watcher)] {
+    WatchNow(request, watcher);
+  });
+}
+
+void Controller::WatchNow(const v1::WatchJobRequest& request,
+                          std::shared_ptr<JobWatcher> watcher) {
+  absl::Status status = Admit(request.version());
+  if (!status.ok()) return watcher->End(status);
+  absl::StatusOr<const JobRecord*> job = Find(request.job_id());
+  if (!job.ok()) return watcher->End(job.status());
+  WatchRecord watch;
+  watch.watcher = std::move(watcher);
+  watch.revision = request.after_revision();
+  // Who has no revision has no step either, whatever the other field says.
+  if (request.after_revision() > 0) {
+    watch.next_step =
+        std::clamp<int64_t>(request.after_step() + 1, 0,
+                            static_cast<int64_t>((*job)->steps.size()));
+  }
+  const bool finished = IsFinished((*job)->state);
+  // The last event is sent again to who may have missed it.
+  if (finished || watch.revision < (*job)->revision) {
+    if (!Update(**job, watch)) return;
+  }
+  watches_[(*job)->id].push_back(std::move(watch));
+}
+
+void Controller::Unwatch(std::shared_ptr<JobWatcher> watcher) {
+  Post([this, watcher = std::move(watcher)] {
+    for (auto it = watches_.begin(); it != watches_.end();) {
+      auto& watches = it->second;
+      watches.erase(std::remove_if(watches.begin(), watches.end(),
+                                   [&](const WatchRecord& watch) {
+                                     return watch.watcher == watcher;
+                                   }),
+                    watches.end());
+      it = watches.empty() ? watches_.erase(it) : std::next(it);
+    }
+  });
+}
+
+void Controller::NotifyWatchers() {
+  for (auto it = watches_.begin(); it != watches_.end();) {
+    const JobRecord& job = *state_.FindJob(it->first);
+    auto& watches = it->second;
+    watches.erase(std::remove_if(watches.begin(), watches.end(),
+                                 [&](WatchRecord& watch) {
+                                   return watch.revision < job.revision &&
+                                          !Update(job, watch);
+                                 }),
+                  watches.end());
+    it = watches.empty() ? watches_.erase(it) : std::next(it);
+  }
+}
+
+bool Controller::Update(const JobRecord& job, WatchRecord& watch) {
+  const int64_t steps = static_cast<int64_t>(job.steps.size());
+  const bool finished = IsFinished(job.state);
+  while (true) {
+    JobView view;
+    view.first_step = watch.next_step;
+    view.max_steps = kMaxStepsOfEvent;
+    const bool last = steps - watch.next_step <= kMaxStepsOfEvent;
+    view.spec = watch.first || (finished && last);
+    view.stages = view.parameters = finished && last;
+    v1::WatchJobResponse event;
+    ToProto(job, view, Now(), event.mutable_job());
+    if (!last) {
+      // Part of a long history: the job is not shown as finished, and not at
+      // its revision, before all of it has arrived.
+      event.mutable_job()->set_revision(watch.revision);
+      if (finished) event.mutable_job()->set_state(v1::JOB_STATE_RUNNING);
+    }
+    if (!watch.watcher->Push(std::move(event)).ok()) return false;
+    watch.first = false;
+    watch.next_step = std::min(steps, watch.next_step + kMaxStepsOfEvent);
+    if (last) break;
+  }
+  watch.revision = job.revision;
+  if (!finished) return true;
+  watch.watcher->End(absl::OkStatus());
+  return false;
+}
+
+// ---- memory -----------------------------------------------------------------
+
+void Controller::GetMemoryStats(v1::GetMemoryStatsRequest request,
+                                Reply<v1::GetMemoryStatsResponse> reply) {
+  Post([this, request = std::move(request), reply = std::move(reply)] {
+    StartMemoryRequest(request, reply);
+  });
+}
+
+std::string Controller::RunningOrLatest() const {
+  const std::vector<std::string>& order = state_.job_order();
+  for (auto it = order.rbegin(); it != order.rend(); ++it) {
+    if (runs_.count(*it) > 0) return *it;
+  }
+  return "latest";
+}
+
+void Controller::StartMemoryRequest(const v1::GetMemoryStatsRequest& request,
+                                    Reply<v1::GetMemoryStatsResponse> reply) {
+  absl::Status status = Admit(request.version());
+  if (!status.ok()) return reply(status);
+  std::string job_id = request.job_id();
+  if (job_id.empty()) job_id = RunningOrLatest();
+  absl::StatusOr<const JobRecord*> job = Find(job_id);
+  if (!job.ok()) return reply(job.status());
+  const int64_t query = ++last_query_;
+  MemoryRequest& pending = memory_requests_[query];
+  pending.job_id = (*job)->id;
+  pending.deadline = Now() + options_.memory_wait;
+  pending.reply = std::move(reply);
+  v1::CoordinatorMessage message;
+  message.mutable_memory_query()->set_query(query);
+  for (const JobWorkerRecord& worker : (*job)->workers) {
+    const WorkerRecord* record = state_.FindWorker(worker.name);
+    if (record->job_id != (*job)->id) continue;
+    pending.asked.insert(worker.name);
+    SendTo(worker.name, message, (*job)->epoch);
+  }
+  if (pending.asked.empty()) FinishMemoryRequest(query);
+}
+
+void Controller::OnMemoryReport(const std::string& worker,
+                                const v1::MemoryReport& report) {
+  auto it = memory_requests_.find(report.query());
+  if (it == memory_requests_.end()) return;  // too late
+  MemoryRequest& pending = it->second;
+  if (pending.asked.erase(worker) == 0) return;
+  // A worker that has let go meanwhile has left its last figures with the job.
+  if (report.job_id() == pending.job_id && report.has_memory()) {
+    v1::WorkerMemory& memory = pending.answers[worker];
+    memory = report.memory();
+    memory.set_worker(worker);
+  }
+  if (pending.asked.empty()) FinishMemoryRequest(report.query());
+}
+
+void Controller::ForgetInMemoryRequests(const std::string& worker) {
+  std::vector<int64_t> complete;
+  for (auto& [query, pending] : memory_requests_) {
+    if (pending.asked.erase(worker) > 0 && pending.asked.empty()) {
+      complete.push_back(query);
+    }
+  }
+  for (int64_t query : complete) FinishMemoryRequest(query);
+}
+
+void Controller::CheckMemoryDeadlines() {
+  std::vector<int64_t> overdue;
+  for (const auto& [query, pending] : memory_requests_) {
+    if (Now() >= pending.deadline) overdue.push_back(query);
+  }
+  for (int64_t query : overdue) FinishMemoryRequest(query);
+}
+
+void Controller::FinishMemoryRequest(int64_t query) {
+  auto node = memory_requests_.extract(query);
+  MemoryRequest& pending = node.mapped();
+  v1::GetMemoryStatsResponse response;
+  response.set_job_id(pending.job_id);
+  for (const JobWorkerRecord& worker :
+       state_.FindJob(pending.job_id)->workers) {
+    auto answer = pending.answers.find(worker.name);
+    if (answer != pending.answers.end()) {
+      *response.add_workers() = std::move(answer->second);
+    } else if (worker.memory.has_value()) {
+      *response.add_workers() = *worker.memory;
+    } else {
+      response.add_silent_workers(worker.name);
+    }
+  }
+  pending.reply(std::move(response));
+}
+
+}  // namespace stagecoach::coordinator

@@ -1,0 +1,152 @@
+#ifndef STAGECOACH_COORDINATOR_EVENT_H_
+#define STAGECOACH_COORDINATOR_EVENT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/ids.h"
+#include "coordinator/failure.h"
+#include "stagecoach/v1/job.pb.h"
+#include "stagecoach/v1/job_spec.pb.h"
+#include "stagecoach/v1/memory.pb.h"
+
+namespace stagecoach::coordinator {
+
+// ---- workers ----------------------------------------------------------------
+
+struct WorkerRegistered {
+  std::string worker;
+  Incarnation incarnation;
+  std::string host;
+  int64_t process_id = 0;
+  std::string device;
+  std::string version;
+  std::string torch_version;
+  std::string peer_address;
+};
+// Misses heartbeats.
+struct WorkerSuspected {
+  std::string worker;
+};
+// Is heard of again.
+struct WorkerAnswered {
+  std::string worker;
+};
+// Dead for the cluster, whatever its process does.
+struct WorkerLost {
+  std::string worker;
+  std::string reason;
+};
+// Holds nothing of the job any more. What it said about its memory passes
+// through as it came.
+struct WorkerReleased {
+  std::string worker;
+  std::string job_id;
+  std::optional<v1::WorkerMemory> memory;
+};
+
+// ---- jobs -------------------------------------------------------------------
+
+struct JobSubmitted {
+  std::string job_id;
+  std::string request_id;
+  v1::JobSpec spec;
+};
+struct JobPlanning {
+  std::string job_id;
+};
+struct StagePlan {
+  int64_t layer_begin = 0;
+  int64_t layer_end = 0;
+  int32_t worker = 0;  // index in the job
+  int64_t output_bytes = 0;
+};
+// Accepted by the verifier; waits for its workers.
+struct JobPlanned {
+  std::string job_id;
+  std::string schedule;  // its kind
+  std::vector<StagePlan> stages;
+};
+// The spec or its schedule cannot be run.
+struct JobRefused {
+  std::string job_id;
+  std::string message;
+};
+// What a queued job waits for, for people.
+struct JobWaiting {
+  std::string job_id;
+  std::string reason;
+};
+struct JobPlaced {
+  std::string job_id;
+  Epoch epoch;
+  std::vector<std::string> workers;  // by index
+};
+struct JobRunning {
+  std::string job_id;
+  std::string transport;
+  std::vector<int64_t> receive_pool_bytes;  // by worker index
+};
+
+struct StepRecord {
+  int64_t step = 0;
+  double loss = 0;
+  double grad_norm = 0;
+  double learning_rate = 0;
+  double seconds = 0;
+  double compute_seconds = 0;
+  double tokens_per_second = 0;
+  bool skipped = false;
+};
+// COMMIT (or SKIP) was decided.
+struct StepCommitted {
+  std::string job_id;
+  StepRecord result;
+  std::vector<int64_t> busy_nanoseconds;  // by worker index
+};
+
+// The first cause is known; the workers are told to let go.
+struct JobFailing {
+  std::string job_id;
+  FailureCause cause;
+  std::vector<std::string> victims;
+  std::string reason;
+};
+struct JobFailed {
+  std::string job_id;
+};
+struct JobCancelRequested {
+  std::string job_id;
+  std::string reason;
+};
+struct JobCancelled {
+  std::string job_id;
+  std::string reason;
+};
+struct JobSucceeded {
+  std::string job_id;
+  std::vector<v1::ParameterDigest> parameters;  // by name
+  std::string parameters_sha256;
+};
+
+using EventBody =
+    std::variant<WorkerRegistered, WorkerSuspected, WorkerAnswered, WorkerLost,
+                 WorkerReleased, JobSubmitted, JobPlanning, JobPlanned,
+                 JobRefused, JobWaiting, JobPlaced, JobRunning, StepCommitted,
+                 JobFailing, JobFailed, JobCancelRequested, JobCancelled,
+                 JobSucceeded>;
+
+// One change of the coordinator's state. Appended to the journal before it
+// takes effect; applying all events in order gives the same state again.
+struct Event {
+  absl::Time at;
+  EventBody body;
+};
+
+}  // namespace stagecoach::coordinator
+
+#endif  // STAGECOACH_COORDINATOR_EVENT_H_

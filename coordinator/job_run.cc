@@ -1,0 +1,351 @@
+#include "coordinator/job_run.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "base/sha256.h"
+#include "base/status.h"
+#include "coordinator/step_outcome.h"
+
+namespace stagecoach::coordinator {
+namespace {
+
+const char* PhaseName(JobRun::Phase phase) {
+  switch (phase) {
+    case JobRun::Phase::kAssigning:
+      return "stages are being built";
+    case JobRun::Phase::kConnecting:
+      return "edges are being opened";
+    case JobRun::Phase::kStepping:
+      return "steps are running";
+    case JobRun::Phase::kFinishing:
+      return "the job is being finished";
+    case JobRun::Phase::kReleasing:
+      return "the job is being let go";
+  }
+  return "?";
+}
+
+absl::Status OutOfOrder(const std::string& what) {
+  return absl::InternalError(
+      absl::StrCat(what, "; are all workers of one build?"));
+}
+
+}  // namespace
+
+JobRun::JobRun(std::string job_id, Epoch epoch, v1::JobSpec spec,
+               std::shared_ptr<const PlannedJob> planned,
+               std::vector<Member> members)
+    : job_id_(std::move(job_id)),
+      epoch_(epoch),
+      spec_(std::move(spec)),
+      planned_(std::move(planned)),
+      members_(std::move(members)),
+      receive_pool_bytes_(members_.size()),
+      prepared_(members_.size()),
+      applied_(members_.size()) {
+  for (size_t i = 0; i < members_.size(); ++i) {
+    holding_.insert(static_cast<int>(i));
+  }
+}
+
+v1::CoordinatorMessage JobRun::AssignFor(int worker) const {
+  v1::CoordinatorMessage message;
+  v1::Assign* assign = message.mutable_assign();
+  assign->set_job_id(job_id_);
+  *assign->mutable_spec() = spec_;
+  assign->set_worker_index(worker);
+  for (StageIndex stage :
+       planned_->plan.schedule.StagesOf(WorkerIndex(worker))) {
+    v1::AssignedStage* entry = assign->add_stages();
+    entry->set_stage(stage.value());
+    entry->set_layer_begin(planned_->plan.stages[stage.index()].begin);
+    entry->set_layer_end(planned_->plan.stages[stage.index()].end);
+  }
+  assign->set_schedule_id(planned_->schedule_id);
+  *assign->mutable_schedule() = planned_->schedule;
+  for (const Member& member : members_) {
+    v1::JobPeer* peer = assign->add_peers();
+    peer->set_worker(member.name);
+    peer->set_incarnation(member.incarnation.value());
+    peer->set_peer_address(member.peer_address);
+  }
+  assign->set_slot_bytes(static_cast<int64_t>(planned_->plan.boundary.bytes()));
+  return message;
+}
+
+JobRun::Output JobRun::Start() {
+  Output output;
+  for (size_t i = 0; i < members_.size(); ++i) {
+    const int worker = static_cast<int>(i);
+    output.messages.emplace_back(worker, AssignFor(worker));
+  }
+  return output;
+}
+
+void JobRun::Broadcast(const v1::CoordinatorMessage& message,
+                       Output* output) const {
+  for (size_t i = 0; i < members_.size(); ++i) {
+    output->messages.emplace_back(static_cast<int>(i), message);
+  }
+}
+
+void JobRun::Enter(Phase phase) {
+  phase_ = phase;
+  answered_.clear();
+}
+
+absl::Status JobRun::Answer(int worker, Phase phase, const char* message) {
+  if (phase_ != phase) {
+    return OutOfOrder(
+        absl::StrCat("sent ", message, " while ", PhaseName(phase_)));
+  }
+  if (!answered_.insert(worker).second) {
+    return OutOfOrder(absl::StrCat("sent ", message, " twice"));
+  }
+  return absl::OkStatus();
+}
+
+JobRun::Output JobRun::OnMessage(int worker, const v1::WorkerMessage& message,
+                                 absl::Time now) {
+  Output output;
+  output.culprit = worker;
+  if (phase_ == Phase::kReleasing && !message.has_released()) return output;
+  output.status = HandleAnswer(worker, message, &output);
+  if (output.status.ok()) output.status = Advance(now, &output);
+  return output;
+}
+
+absl::Status JobRun::HandleAnswer(int worker, const v1::WorkerMessage& message,
+                                  Output* output) {
+  switch (message.message_case()) {
+    case v1::WorkerMessage::kAssigned:
+      return OnAssigned(worker, message.assigned());
+    case v1::WorkerMessage::kConnected:
+      return OnConnected(worker, message.connected());
+    case v1::WorkerMessage::kPrepared:
+      return OnPrepared(worker, message.prepared());
+    case v1::WorkerMessage::kApplied:
+      return OnApplied(worker, message.applied());
+    case v1::WorkerMessage::kFinished:
+      return OnFinished(worker, message.finished(), output);
+    case v1::WorkerMessage::kReleased:
+      return OnReleased(worker, message.released(), output);
+    default:
+      return OutOfOrder("sent a message that is no answer");
+  }
+}
+
+absl::Status JobRun::OnAssigned(int worker, const v1::Assigned& assigned) {
+  SC_RETURN_IF_ERROR(Answer(worker, Phase::kAssigning, "Assigned"));
+  receive_pool_bytes_[static_cast<size_t>(worker)] =
+      assigned.receive_pool_bytes();
+  return absl::OkStatus();
+}
+
+absl::Status JobRun::OnConnected(int worker, const v1::Connected& connected) {
+  SC_RETURN_IF_ERROR(Answer(worker, Phase::kConnecting, "Connected"));
+  edges_.insert(edges_.end(), connected.edges().begin(),
+                connected.edges().end());
+  return absl::OkStatus();
+}
+
+absl::Status JobRun::OnPrepared(int worker, const v1::Prepared& prepared) {
+  const size_t index = static_cast<size_t>(worker);
+  if (phase_ != Phase::kStepping || prepared.step() != step_ ||
+      step_ >= planned_->spec.training.steps) {
+    return OutOfOrder(absl::StrCat("sent Prepared of step ", prepared.step(),
+                                   " while ", PhaseName(phase_), ", step ",
+                                   step_));
+  }
+  if (applied_[index] != step_) {
+    return OutOfOrder(absl::StrCat("is prepared for step ", step_,
+                                   ", but has applied only ", applied_[index]));
+  }
+  SC_RETURN_IF_ERROR(Answer(worker, Phase::kStepping, "Prepared"));
+  prepared_[index] = prepared;
+  return absl::OkStatus();
+}
+
+absl::Status JobRun::OnApplied(int worker, const v1::Applied& applied) {
+  int64_t& count = applied_[static_cast<size_t>(worker)];
+  if (phase_ != Phase::kStepping || applied.step() != count ||
+      applied.step() >= step_) {
+    return OutOfOrder(absl::StrCat("applied step ", applied.step(), " after ",
+                                   count, " steps, of which ", step_,
+                                   " are committed"));
+  }
+  ++count;
+  return absl::OkStatus();
+}
+
+void JobRun::LetGo(int worker, const v1::WorkerMemory* memory, Output* output) {
+  OnGone(worker);
+  WorkerReleased event;
+  event.worker = members_[static_cast<size_t>(worker)].name;
+  event.job_id = job_id_;
+  if (memory != nullptr) event.memory = *memory;
+  output->events.push_back(std::move(event));
+}
+
+absl::Status JobRun::OnFinished(int worker, const v1::Finished& finished,
+                                Output* output) {
+  SC_RETURN_IF_ERROR(Answer(worker, Phase::kFinishing, "Finished"));
+  for (const v1::ParameterDigest& parameter : finished.parameters()) {
+    parameters_.emplace_back(parameter, worker);
+  }
+  LetGo(worker, finished.has_memory() ? &finished.memory() : nullptr, output);
+  return absl::OkStatus();
+}
+
+absl::Status JobRun::OnReleased(int worker, const v1::Released& released,
+                                Output* output) {
+  if (holding_.count(worker) == 0) return absl::OkStatus();
+  LetGo(worker, released.has_memory() ? &released.memory() : nullptr, output);
+  if (phase_ == Phase::kReleasing) return absl::OkStatus();
+  return absl::InternalError("let go of the job without being told to");
+}
+
+absl::Status JobRun::Advance(absl::Time now, Output* output) {
+  if (phase_ == Phase::kStepping && step_ == planned_->spec.training.steps) {
+    const bool applied_everywhere =
+        *std::min_element(applied_.begin(), applied_.end()) == step_;
+    if (!applied_everywhere) return absl::OkStatus();
+    Enter(Phase::kFinishing);
+    v1::CoordinatorMessage finish;
+    finish.mutable_finish()->set_job_id(job_id_);
+    Broadcast(finish, output);
+    return absl::OkStatus();
+  }
+  if (!AllAnswered()) return absl::OkStatus();
+  switch (phase_) {
+    case Phase::kAssigning: {
+      Enter(Phase::kConnecting);
+      v1::CoordinatorMessage connect;
+      connect.mutable_connect()->set_job_id(job_id_);
+      Broadcast(connect, output);
+      return absl::OkStatus();
+    }
+    case Phase::kConnecting: {
+      Enter(Phase::kStepping);
+      JobRunning event;
+      event.job_id = job_id_;
+      event.transport = TransportOfEdges();
+      event.receive_pool_bytes = receive_pool_bytes_;
+      output->events.push_back(std::move(event));
+      BeginStep(0, now, output);
+      return absl::OkStatus();
+    }
+    case Phase::kStepping:
+      return CommitStep(now, output);
+    case Phase::kFinishing:
+      return Succeed(output);
+    case Phase::kReleasing:
+      break;
+  }
+  return absl::OkStatus();
+}
+
+void JobRun::BeginStep(int64_t step, absl::Time now, Output* output) {
+  step_ = step;
+  step_begun_ = now;
+  answered_.clear();
+  if (step == planned_->spec.training.steps) return;
+  v1::CoordinatorMessage message;
+  v1::StepBegin* begin = message.mutable_step_begin();
+  begin->set_job_id(job_id_);
+  begin->set_step(step);
+  begin->set_schedule_id(planned_->schedule_id);
+  begin->set_target_tokens(planned_->plan.target_tokens_per_step);
+  Broadcast(message, output);
+}
+
+absl::Status JobRun::CommitStep(absl::Time now, Output* output) {
+  const int64_t tokens = planned_->plan.target_tokens_per_step;
+  SC_ASSIGN_OR_RETURN(const StepOutcome outcome,
+                      DecideStep(planned_->spec.training, step_, tokens,
+                                 prepared_, &output->culprit));
+  StepCommitted event;
+  event.job_id = job_id_;
+  event.busy_nanoseconds = outcome.busy_nanoseconds;
+  StepRecord& result = event.result;
+  result.step = step_;
+  result.loss = outcome.loss;
+  result.grad_norm = outcome.grad_norm;
+  result.learning_rate = outcome.learning_rate;
+  result.seconds = absl::ToDoubleSeconds(now - step_begun_);
+  result.compute_seconds = outcome.compute_seconds;
+  result.tokens_per_second =
+      result.seconds > 0 ? static_cast<double>(tokens) / result.seconds : 0;
+  result.skipped = outcome.skip;
+  output->events.push_back(std::move(event));
+
+  v1::CoordinatorMessage message;
+  v1::StepCommit* commit = message.mutable_step_commit();
+  commit->set_job_id(job_id_);
+  commit->set_step(step_);
+  commit->set_skip(outcome.skip);
+  commit->set_clip_factor(outcome.clip_factor);
+  commit->set_learning_rate(outcome.learning_rate);
+  Broadcast(message, output);
+  // Back to back: no worker waits for another's update.
+  BeginStep(step_ + 1, now, output);
+  return absl::OkStatus();
+}
+
+absl::Status JobRun::Succeed(Output* output) {
+  std::stable_sort(parameters_.begin(), parameters_.end(),
+                   [](const auto& a, const auto& b) {
+                     return a.first.name() < b.first.name();
+                   });
+  JobSucceeded event;
+  event.job_id = job_id_;
+  for (const auto& [parameter, worker] : parameters_) {
+    if (!event.parameters.empty() &&
+        event.parameters.back().name() == parameter.name()) {
+      output->culprit = worker;
+      return OutOfOrder(absl::StrCat("reported parameter ", parameter.name(),
+                                     ", which another worker has too"));
+    }
+    event.parameters.push_back(parameter);
+  }
+  event.parameters_sha256 = HashOfParameters(event.parameters);
+  output->events.push_back(std::move(event));
+  return absl::OkStatus();
+}
+
+JobRun::Output JobRun::Release(const std::string& reason) {
+  Enter(Phase::kReleasing);
+  Output output;
+  v1::CoordinatorMessage message;
+  message.mutable_abort()->set_job_id(job_id_);
+  message.mutable_abort()->set_reason(reason);
+  for (int worker : holding_) output.messages.emplace_back(worker, message);
+  return output;
+}
+
+std::string JobRun::TransportOfEdges() const {
+  std::set<std::string> kinds;
+  for (absl::string_view edge : edges_) {
+    const size_t colon = edge.rfind(": ");
+    if (colon != absl::string_view::npos) edge.remove_prefix(colon + 2);
+    kinds.insert(std::string(edge));
+  }
+  return kinds.empty() ? "none" : absl::StrJoin(kinds, "+");
+}
+
+std::string HashOfParameters(
+    const std::vector<v1::ParameterDigest>& parameters) {
+  constexpr absl::string_view kZero("\0", 1);
+  Sha256 hash;
+  for (const v1::ParameterDigest& parameter : parameters) {
+    hash.Update(absl::StrCat(parameter.name(), kZero, parameter.dtype(), kZero,
+                             absl::StrJoin(parameter.shape(), ","), kZero,
+                             parameter.sha256(), "\n"));
+  }
+  return hash.FinishHex();
+}
+
+}  // namespace stagecoach::coordinator

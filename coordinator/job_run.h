@@ -1,0 +1,134 @@
+#ifndef STAGECOACH_COORDINATOR_JOB_RUN_H_
+#define STAGECOACH_COORDINATOR_JOB_RUN_H_
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/ids.h"
+#include "coordinator/event.h"
+#include "coordinator/planned_job.h"
+#include "stagecoach/v1/session.pb.h"
+
+namespace stagecoach::coordinator {
+
+// One placement of one job, from Assign to the last worker that let go: what to
+// say to the workers next, given their answers.
+//
+//   ASSIGNING ──▶ CONNECTING ──▶ STEPPING ──▶ FINISHING
+//       │             │             │             │
+//       └─────────────┴──────┬──────┴─────────────┘
+//                            ▼
+//                        RELEASING
+//
+// Decides nothing about the health of workers and keeps no clock. Pure in that
+// it only returns what should happen. Thread-compatible.
+class JobRun {
+ public:
+  enum class Phase {
+    kAssigning,
+    kConnecting,
+    kStepping,
+    kFinishing,
+    kReleasing
+  };
+
+  struct Member {
+    std::string name;
+    Incarnation incarnation;
+    std::string peer_address;
+  };
+
+  // What should happen: first the events, then the messages, in this order.
+  // The caller fences the messages.
+  struct Output {
+    std::vector<EventBody> events;
+    std::vector<std::pair<int, v1::CoordinatorMessage>> messages;
+    // kInternal if the answer made no sense: then `culprit` broke the protocol.
+    absl::Status status;
+    int culprit = 0;
+  };
+
+  JobRun(std::string job_id, Epoch epoch, v1::JobSpec spec,
+         std::shared_ptr<const PlannedJob> planned,
+         std::vector<Member> members);
+
+  // Assign to every worker.
+  Output Start();
+  // An answer of a worker that passed its fence: Assigned, Connected, Prepared,
+  // Applied, Finished or Released. Answers that cross an Abort are ignored.
+  Output OnMessage(int worker, const v1::WorkerMessage& message,
+                   absl::Time now);
+  // Abort to all who still hold something of the job.
+  Output Release(const std::string& reason);
+  // The worker holds nothing any more: it let go or is dead.
+  void OnGone(int worker) { holding_.erase(worker); }
+
+  const std::string& job_id() const { return job_id_; }
+  Epoch epoch() const { return epoch_; }
+  Phase phase() const { return phase_; }
+  const std::vector<Member>& members() const { return members_; }
+  const PlannedJob& planned() const { return *planned_; }
+  const std::set<int>& holding() const { return holding_; }
+
+ private:
+  absl::Status OnAssigned(int worker, const v1::Assigned& assigned);
+  absl::Status OnConnected(int worker, const v1::Connected& connected);
+  absl::Status OnPrepared(int worker, const v1::Prepared& prepared);
+  absl::Status OnApplied(int worker, const v1::Applied& applied);
+  absl::Status OnFinished(int worker, const v1::Finished& finished,
+                          Output* output);
+  absl::Status OnReleased(int worker, const v1::Released& released,
+                          Output* output);
+  // The worker lets go, with its last figures.
+  void LetGo(int worker, const v1::WorkerMemory* memory, Output* output);
+  absl::Status HandleAnswer(int worker, const v1::WorkerMessage& message,
+                            Output* output);
+
+  // Marks that `worker` has answered; kInternal the second time or in another
+  // phase.
+  absl::Status Answer(int worker, Phase phase, const char* message);
+  bool AllAnswered() const { return answered_.size() == members_.size(); }
+  void Enter(Phase phase);
+
+  // What follows once all have answered.
+  absl::Status Advance(absl::Time now, Output* output);
+  void BeginStep(int64_t step, absl::Time now, Output* output);
+  absl::Status CommitStep(absl::Time now, Output* output);
+  absl::Status Succeed(Output* output);
+  void Broadcast(const v1::CoordinatorMessage& message, Output* output) const;
+  v1::CoordinatorMessage AssignFor(int worker) const;
+  std::string TransportOfEdges() const;
+
+  const std::string job_id_;
+  const Epoch epoch_;
+  const v1::JobSpec spec_;
+  const std::shared_ptr<const PlannedJob> planned_;
+  const std::vector<Member> members_;
+
+  Phase phase_ = Phase::kAssigning;
+  std::set<int> answered_;  // in this phase, or in this step
+  std::set<int> holding_;
+  std::vector<int64_t> receive_pool_bytes_;
+  std::vector<std::string> edges_;
+  int64_t step_ = 0;
+  absl::Time step_begun_;
+  std::vector<v1::Prepared> prepared_;  // of this step, by worker
+  std::vector<int64_t> applied_;        // steps that each worker has applied
+  // Of each parameter, and which worker reported it.
+  std::vector<std::pair<v1::ParameterDigest, int>> parameters_;
+};
+
+// SHA-256 over "name\0dtype\0shape\0sha256\n" of each parameter in the given
+// order; shape as "2,3".
+std::string HashOfParameters(
+    const std::vector<v1::ParameterDigest>& parameters);
+
+}  // namespace stagecoach::coordinator
+
+#endif  // STAGECOACH_COORDINATOR_JOB_RUN_H_

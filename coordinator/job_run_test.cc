@@ -1,0 +1,288 @@
+#include "coordinator/job_run.h"
+
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/sha256.h"
+#include "coordinator/test_spec.h"
+#include "gtest/gtest.h"
+
+namespace stagecoach::coordinator {
+namespace {
+
+using Phase = JobRun::Phase;
+
+// Two workers, two microbatches, two steps.
+class JobRunTest : public ::testing::Test {
+ protected:
+  JobRunTest() {
+    auto planned = PlanForWorkers(TinyJob(2), job::PlanJob);
+    EXPECT_TRUE(planned.ok()) << planned.status();
+    std::vector<JobRun::Member> members(2);
+    members[0] = {"a", Incarnation(10), "127.0.0.1:1"};
+    members[1] = {"b", Incarnation(11), "127.0.0.1:2"};
+    run_ = std::make_unique<JobRun>(
+        "job-1", Epoch(1), TinySpec(2),
+        std::make_shared<const PlannedJob>(*std::move(planned)),
+        std::move(members));
+  }
+
+  JobRun::Output Say(int worker, const v1::WorkerMessage& message) {
+    now_ += absl::Milliseconds(10);
+    return run_->OnMessage(worker, message, now_);
+  }
+  static v1::WorkerMessage Assigned(int64_t pool = 0) {
+    v1::WorkerMessage message;
+    message.mutable_assigned()->set_receive_pool_bytes(pool);
+    return message;
+  }
+  static v1::WorkerMessage Connected(const std::vector<std::string>& edges) {
+    v1::WorkerMessage message;
+    message.mutable_connected();
+    for (const std::string& edge : edges) {
+      message.mutable_connected()->add_edges(edge);
+    }
+    return message;
+  }
+  static v1::WorkerMessage Prepared(int64_t step, bool last_stage) {
+    v1::WorkerMessage message;
+    v1::Prepared* prepared = message.mutable_prepared();
+    prepared->set_step(step);
+    prepared->set_all_finite(true);
+    for (int i = 0; last_stage && i < 2; ++i) {
+      prepared->add_losses()->set_microbatch(i);
+      prepared->mutable_losses(i)->set_loss_sum(8);
+    }
+    return message;
+  }
+  static v1::WorkerMessage Applied(int64_t step) {
+    v1::WorkerMessage message;
+    message.mutable_applied()->set_step(step);
+    return message;
+  }
+  static v1::WorkerMessage Finished(const std::vector<std::string>& names) {
+    v1::WorkerMessage message;
+    v1::Finished* finished = message.mutable_finished();
+    finished->mutable_memory()->set_step(-1);
+    for (const std::string& name : names) {
+      v1::ParameterDigest* digest = finished->add_parameters();
+      digest->set_name(name);
+      digest->set_dtype("float32");
+      digest->add_shape(2);
+      digest->add_shape(3);
+      digest->set_sha256("hash of " + name);
+    }
+    return message;
+  }
+  static v1::WorkerMessage Released() {
+    v1::WorkerMessage message;
+    message.mutable_released();
+    return message;
+  }
+
+  void ToStepping() {
+    run_->Start();
+    Say(0, Assigned());
+    Say(1, Assigned());
+    Say(0, Connected({"0->1 activation: shm"}));
+    Say(1, Connected({"1->0 gradient: shm"}));
+    ASSERT_EQ(run_->phase(), Phase::kStepping);
+  }
+  void Step(int64_t step) {
+    EXPECT_TRUE(Say(0, Prepared(step, false)).status.ok());
+    EXPECT_TRUE(Say(1, Prepared(step, true)).status.ok());
+    EXPECT_TRUE(Say(0, Applied(step)).status.ok());
+  }
+
+  static std::string Kinds(const JobRun::Output& output) {
+    return absl::StrJoin(
+        output.messages, " ", [](std::string* out, const auto& entry) {
+          const char* const names[] = {"none",  "welcome", "assign", "connect",
+                                       "begin", "commit",  "finish", "abort"};
+          absl::StrAppend(
+              out, entry.first, ":",
+              names[entry.second.message_case() == 0
+                        ? 0
+                        : static_cast<int>(entry.second.message_case()) - 1]);
+        });
+  }
+  static void ExpectBroken(const JobRun::Output& output, int culprit,
+                           const std::string& words) {
+    EXPECT_EQ(output.status.code(), absl::StatusCode::kInternal);
+    EXPECT_TRUE(absl::StrContains(output.status.message(), words))
+        << output.status;
+    EXPECT_EQ(output.culprit, culprit);
+  }
+
+  absl::Time now_ = absl::UnixEpoch();
+  std::unique_ptr<JobRun> run_;
+};
+
+TEST_F(JobRunTest, AssignTellsEachWorkerItsPart) {
+  const JobRun::Output output = run_->Start();
+  EXPECT_EQ(Kinds(output), "0:assign 1:assign");
+  const v1::Assign& assign = output.messages[1].second.assign();
+  EXPECT_EQ(assign.job_id(), "job-1");
+  EXPECT_EQ(assign.worker_index(), 1);
+  ASSERT_EQ(assign.stages_size(), 1);
+  EXPECT_EQ(assign.stages(0).stage(), 1);
+  EXPECT_EQ(assign.stages(0).layer_begin(), 4);
+  EXPECT_EQ(assign.stages(0).layer_end(), 8);
+  ASSERT_EQ(assign.peers_size(), 2);
+  EXPECT_EQ(assign.peers(0).worker(), "a");
+  EXPECT_EQ(assign.peers(0).incarnation(), 10u);
+  EXPECT_EQ(assign.peers(0).peer_address(), "127.0.0.1:1");
+  EXPECT_EQ(assign.slot_bytes(), 2 * 4 * 8 * 4);
+  EXPECT_EQ(assign.schedule_id(), run_->planned().schedule_id);
+  EXPECT_EQ(assign.schedule().workers(), 2);
+  EXPECT_EQ(assign.spec().name(), "tiny");
+}
+
+TEST_F(JobRunTest, WaitsForAllBeforeItConnectsAndBegins) {
+  run_->Start();
+  EXPECT_EQ(Kinds(Say(1, Assigned(200))), "");
+  EXPECT_EQ(Kinds(Say(0, Assigned(100))), "0:connect 1:connect");
+  EXPECT_EQ(Kinds(Say(0, Connected({"0->1 activation: shm"}))), "");
+  const JobRun::Output output = Say(1, Connected({"1->0 gradient: shm"}));
+  EXPECT_EQ(Kinds(output), "0:begin 1:begin");
+  ASSERT_EQ(output.events.size(), 1u);
+  const auto& running = std::get<JobRunning>(output.events[0]);
+  EXPECT_EQ(running.transport, "shm");
+  EXPECT_EQ(running.receive_pool_bytes, std::vector<int64_t>({100, 200}));
+  const v1::StepBegin& begin = output.messages[0].second.step_begin();
+  EXPECT_EQ(begin.step(), 0);
+  EXPECT_EQ(begin.target_tokens(), 2 * 2 * 4);
+}
+
+TEST_F(JobRunTest, TransportNamesEveryPathTaken) {
+  run_->Start();
+  Say(0, Assigned());
+  Say(1, Assigned());
+  Say(0, Connected({"0->1 activation: tcp"}));
+  const JobRun::Output output = Say(1, Connected({"1->0 gradient: shm"}));
+  EXPECT_EQ(std::get<JobRunning>(output.events[0]).transport, "shm+tcp");
+}
+
+TEST_F(JobRunTest, CommitAndTheNextBeginGoBackToBack) {
+  ToStepping();
+  EXPECT_EQ(Kinds(Say(1, Prepared(0, true))), "");
+  const JobRun::Output output = Say(0, Prepared(0, false));
+  EXPECT_EQ(Kinds(output), "0:commit 1:commit 0:begin 1:begin");
+  ASSERT_EQ(output.events.size(), 1u);
+  const StepRecord& result = std::get<StepCommitted>(output.events[0]).result;
+  EXPECT_EQ(result.step, 0);
+  EXPECT_EQ(result.loss, 1.0);
+  EXPECT_DOUBLE_EQ(result.seconds, 0.02);
+  EXPECT_DOUBLE_EQ(result.tokens_per_second, 16 / 0.02);
+  EXPECT_EQ(output.messages[0].second.step_commit().step(), 0);
+  EXPECT_EQ(output.messages[2].second.step_begin().step(), 1);
+}
+
+TEST_F(JobRunTest, FinishesOnlyWhenTheLastStepIsAppliedEverywhere) {
+  ToStepping();
+  Step(0);
+  Say(1, Applied(0));
+  Say(0, Prepared(1, false));
+  EXPECT_EQ(Kinds(Say(1, Prepared(1, true))), "0:commit 1:commit");
+  EXPECT_EQ(Kinds(Say(0, Applied(1))), "");
+  EXPECT_EQ(Kinds(Say(1, Applied(1))), "0:finish 1:finish");
+}
+
+TEST_F(JobRunTest, SucceedsWithParametersInTheOrderOfTheirNames) {
+  ToStepping();
+  for (int64_t step : {0, 1}) {
+    Step(step);
+    Say(1, Applied(step));
+  }
+  JobRun::Output output = Say(1, Finished({"z", "m"}));
+  ASSERT_EQ(output.events.size(), 1u);
+  EXPECT_EQ(std::get<WorkerReleased>(output.events[0]).worker, "b");
+  EXPECT_EQ(run_->holding(), std::set<int>({0}));
+  output = Say(0, Finished({"a"}));
+  ASSERT_EQ(output.events.size(), 2u);
+  const auto& succeeded = std::get<JobSucceeded>(output.events[1]);
+  ASSERT_EQ(succeeded.parameters.size(), 3u);
+  EXPECT_EQ(succeeded.parameters[0].name(), "a");
+  EXPECT_EQ(succeeded.parameters[2].name(), "z");
+  Sha256 hash;
+  for (const char* name : {"a", "m", "z"}) {
+    hash.Update(absl::StrCat(name, std::string(1, '\0'), "float32",
+                             std::string(1, '\0'), "2,3", std::string(1, '\0'),
+                             "hash of ", name, "\n"));
+  }
+  EXPECT_EQ(succeeded.parameters_sha256, hash.FinishHex());
+}
+
+TEST_F(JobRunTest, AParameterOfTwoWorkersIsAnErrorAfterBothLetGo) {
+  ToStepping();
+  for (int64_t step : {0, 1}) {
+    Step(step);
+    Say(1, Applied(step));
+  }
+  Say(0, Finished({"wte"}));
+  const JobRun::Output output = Say(1, Finished({"wte"}));
+  ExpectBroken(output, 1, "parameter wte");
+  ASSERT_EQ(output.events.size(), 1u);
+  EXPECT_EQ(std::get<WorkerReleased>(output.events[0]).worker, "b");
+  EXPECT_TRUE(run_->holding().empty());
+}
+
+TEST_F(JobRunTest, AnswersOutOfTurnAreErrors) {
+  run_->Start();
+  ExpectBroken(Say(0, Connected({})), 0, "Connected while stages are being");
+  Say(0, Assigned());
+  ExpectBroken(Say(0, Assigned()), 0, "Assigned twice");
+  ExpectBroken(Say(1, Prepared(0, true)), 1, "Prepared of step 0");
+  ExpectBroken(Say(1, Applied(0)), 1, "applied step 0");
+  ExpectBroken(Say(1, Finished({})), 1, "Finished while");
+  ExpectBroken(Say(1, v1::WorkerMessage()), 1, "no answer");
+}
+
+TEST_F(JobRunTest, StepsOutOfOrderAreErrors) {
+  ToStepping();
+  ExpectBroken(Say(0, Prepared(1, false)), 0, "Prepared of step 1");
+  ExpectBroken(Say(0, Applied(0)), 0, "applied step 0");
+  Say(0, Prepared(0, false));
+  ExpectBroken(Say(0, Prepared(0, false)), 0, "Prepared twice");
+  Say(1, Prepared(0, true));
+  ExpectBroken(Say(0, Prepared(1, false)), 0, "has applied only 0");
+  EXPECT_TRUE(Say(0, Applied(0)).status.ok());
+  ExpectBroken(Say(0, Applied(0)), 0, "applied step 0 after 1");
+}
+
+TEST_F(JobRunTest, WhoeverReportsNonsenseIsTheCulprit) {
+  ToStepping();
+  Say(0, Prepared(0, true));  // losses from the first stage, too
+  const JobRun::Output output = Say(1, Prepared(0, true));
+  ExpectBroken(output, 1, "microbatch 0");
+  EXPECT_TRUE(output.messages.empty());
+}
+
+TEST_F(JobRunTest, AbortGoesToThoseWhoStillHoldSomething) {
+  ToStepping();
+  run_->OnGone(0);
+  EXPECT_EQ(Kinds(run_->Release("enough")), "1:abort");
+  const JobRun::Output late = Say(1, Prepared(0, true));
+  EXPECT_TRUE(late.status.ok());
+  EXPECT_TRUE(late.events.empty());
+  const JobRun::Output output = Say(1, Released());
+  ASSERT_EQ(output.events.size(), 1u);
+  EXPECT_FALSE(std::get<WorkerReleased>(output.events[0]).memory.has_value());
+  EXPECT_TRUE(run_->holding().empty());
+  EXPECT_TRUE(Say(1, Released()).events.empty());
+}
+
+TEST_F(JobRunTest, LettingGoUnaskedIsAnError) {
+  ToStepping();
+  const JobRun::Output output = Say(1, Released());
+  ExpectBroken(output, 1, "without being told");
+  EXPECT_EQ(output.events.size(), 1u);
+}
+
+}  // namespace
+}  // namespace stagecoach::coordinator

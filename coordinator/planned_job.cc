@@ -1,0 +1,80 @@
+#include "coordinator/planned_job.h"
+
+#include <cstdint>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "base/sha256.h"
+#include "base/status.h"
+#include "schedule/formats/formats.h"
+
+namespace stagecoach::coordinator {
+namespace {
+
+// Leaves room in a message of 4 MiB for the spec and the peers.
+constexpr size_t kMaxScheduleBytes = 3 * 1024 * 1024;
+constexpr size_t kIdDigits = 16;
+
+// A client may be of another build, or none of ours: what planning and steps
+// divide or count by must be there.
+absl::Status CheckSizes(const job::JobSpec& spec) {
+  const std::pair<const char*, int64_t> sizes[] = {
+      {"training.steps", spec.training.steps},
+      {"training.microbatches", spec.training.microbatches},
+      {"training.microbatch_size", spec.training.microbatch_size},
+      {"data.sequence_length", spec.data.sequence_length},
+      {"pipeline.workers", spec.pipeline.workers},
+      {"pipeline.stages_per_worker", spec.pipeline.stages_per_worker},
+      {"pipeline.send_budget", spec.pipeline.send_budget},
+  };
+  for (const auto& [key, value] : sizes) {
+    if (value >= 1 && value <= INT32_MAX) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(key, " = ", value, ": must be at least 1"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<PlannedJob> PlanForWorkers(const job::JobSpec& spec,
+                                          const Planner& planner) {
+  SC_RETURN_IF_ERROR(CheckSizes(spec));
+  PlannedJob planned;
+  planned.spec = spec;
+  SC_ASSIGN_OR_RETURN(planned.plan, planner(spec));
+  schedule::ToProto(planned.plan.schedule, &planned.schedule);
+  const std::string bytes = planned.schedule.SerializeAsString();
+  if (bytes.size() > kMaxScheduleBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the schedule takes ",
+                     FormatByteSize(static_cast<int64_t>(bytes.size())),
+                     ", more than the ", FormatByteSize(kMaxScheduleBytes),
+                     " that a message to a worker has room for; use fewer "
+                     "training.microbatches"));
+  }
+  Sha256 hash;
+  hash.Update(bytes);
+  planned.schedule_id = hash.FinishHex().substr(0, kIdDigits);
+  return planned;
+}
+
+std::vector<StagePlan> StagePlansOf(const job::JobPlan& plan) {
+  std::vector<StagePlan> stages;
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const StageIndex stage(static_cast<int32_t>(i));
+    StagePlan entry;
+    entry.layer_begin = plan.stages[i].begin;
+    entry.layer_end = plan.stages[i].end;
+    entry.worker = plan.schedule.WorkerOf(stage).value();
+    entry.output_bytes = plan.schedule.SendsActivation(stage)
+                             ? static_cast<int64_t>(plan.boundary.bytes())
+                             : 0;
+    stages.push_back(entry);
+  }
+  return stages;
+}
+
+}  // namespace stagecoach::coordinator

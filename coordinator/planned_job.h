@@ -1,0 +1,38 @@
+#ifndef STAGECOACH_COORDINATOR_PLANNED_JOB_H_
+#define STAGECOACH_COORDINATOR_PLANNED_JOB_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "coordinator/event.h"
+#include "job/job_spec.h"
+#include "job/plan.h"
+#include "stagecoach/v1/schedule.pb.h"
+
+namespace stagecoach::coordinator {
+
+// A plan, and what of it goes over the wire.
+struct PlannedJob {
+  job::JobSpec spec;
+  job::JobPlan plan;
+  v1::Schedule schedule;
+  std::string schedule_id;  // hash of its contents
+};
+
+using Planner =
+    std::function<absl::StatusOr<job::JobPlan>(const job::JobSpec&)>;
+
+// Plans with `planner` (job::PlanJob, but for tests). kInvalidArgument with the
+// verifier's words, or for a schedule larger than a message may be. Takes as
+// long as planning takes; reads at most the schedule file.
+absl::StatusOr<PlannedJob> PlanForWorkers(const job::JobSpec& spec,
+                                          const Planner& planner);
+
+// The part of a plan that the coordinator's state keeps, by stage.
+std::vector<StagePlan> StagePlansOf(const job::JobPlan& plan);
+
+}  // namespace stagecoach::coordinator
+
+#endif  // STAGECOACH_COORDINATOR_PLANNED_JOB_H_

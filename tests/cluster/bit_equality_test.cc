@@ -1,0 +1,131 @@
+// The same job gives the same bits however it is cut, scheduled and released.
+
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "tests/cluster/cluster.h"
+
+namespace stagecoach::testing {
+namespace {
+
+// One cluster for all cases: starting libtorch dominates a small job.
+class BitEqualityTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new TemporaryFolder;
+    folder_->Write("text.txt", SampleText());
+    cluster_ = Cluster::Start(4).value().release();
+  }
+  static void TearDownTestSuite() {
+    delete cluster_;
+    delete folder_;
+  }
+
+  static nlohmann::json Run(const TinyJob& job,
+                            const std::vector<std::string>& settings = {}) {
+    const std::string spec = folder_->Write("job.toml", job.ToToml("text.txt"));
+    nlohmann::json result = cluster_->RunJob(spec, settings);
+    EXPECT_EQ(result.value("state", ""), "SUCCEEDED")
+        << result.dump(1) << cluster_->Logs();
+    return result;
+  }
+  // Losses and norms of all steps and the hash of all parameters.
+  static std::string BitsOf(const nlohmann::json& result) {
+    std::string bits;
+    for (const auto& step : result["steps"]) {
+      absl::StrAppend(&bits, step["loss"].dump(), " ",
+                      step["grad_norm"].dump(), "\n");
+    }
+    return bits + result["parameters_sha256"].get<std::string>();
+  }
+
+  static TemporaryFolder* folder_;
+  static Cluster* cluster_;
+};
+TemporaryFolder* BitEqualityTest::folder_ = nullptr;
+Cluster* BitEqualityTest::cluster_ = nullptr;
+
+TinyJob MatrixJob(bool tied) {
+  TinyJob job;
+  job.layers = 8;
+  job.hidden = 256;
+  job.heads = 8;
+  job.sequence = 128;
+  job.microbatches = 4;
+  job.microbatch_size = 4;
+  job.steps = 5;
+  job.tied = tied;
+  return job;
+}
+
+TEST_F(BitEqualityTest, OfEveryWorkerCountScheduleAndReleasePolicy) {
+  TinyJob single = MatrixJob(true);
+  single.workers = 1;
+  single.schedule = "gpipe";
+  const nlohmann::json reference = Run(single);
+  const std::string expected = BitsOf(reference);
+  EXPECT_LT(reference["steps"].back()["loss"].get<double>(),
+            reference["steps"].front()["loss"].get<double>());
+  std::cout << "single process: " << expected << "\n";
+  for (int workers : {1, 2, 4}) {
+    for (const char* schedule : {"gpipe", "1f1b", "interleaved"}) {
+      for (const char* release : {"ack", "sent", "never"}) {
+        TinyJob job = MatrixJob(true);
+        job.workers = workers;
+        job.schedule = schedule;
+        job.stages_per_worker = job.schedule == "interleaved" ? 2 : 1;
+        job.release = release;
+        const bool equal = BitsOf(Run(job)) == expected;
+        std::cout << absl::StrCat("P=", workers, " ", schedule, " ", release,
+                                  ": ", equal ? "equal" : "DIFFERENT")
+                  << std::endl;
+        EXPECT_TRUE(equal);
+      }
+    }
+  }
+}
+
+TEST_F(BitEqualityTest, OfUntiedEmbeddingsAndSgd) {
+  TinyJob job;
+  job.tied = false;
+  job.workers = 1;
+  const std::vector<std::string> sgd = {"training.optimizer=sgd"};
+  const std::string expected = BitsOf(Run(job, sgd));
+  job.workers = 4;
+  EXPECT_EQ(BitsOf(Run(job, sgd)), expected);
+  job.workers = 2;
+  job.stages_per_worker = 3;
+  job.schedule = "interleaved";
+  EXPECT_EQ(BitsOf(Run(job, sgd)), expected);
+}
+
+TEST_F(BitEqualityTest, OfOddShapes) {
+  TinyJob job;
+  job.microbatches = 5;
+  job.layers = 7;
+  job.workers = 1;
+  const std::string expected = BitsOf(Run(job));
+  for (int workers : {2, 3, 4}) {
+    for (const char* schedule : {"gpipe", "1f1b"}) {
+      job.workers = workers;
+      job.schedule = schedule;
+      EXPECT_EQ(BitsOf(Run(job)), expected) << workers << " " << schedule;
+    }
+  }
+  // Fewer microbatches than workers.
+  job.microbatches = 2;
+  job.workers = 1;
+  const std::string two = BitsOf(Run(job));
+  job.workers = 4;
+  EXPECT_EQ(BitsOf(Run(job)), two);
+  job.workers = 3;
+  job.stages_per_worker = 2;
+  job.schedule = "interleaved";
+  EXPECT_EQ(BitsOf(Run(job)), two);
+}
+
+}  // namespace
+}  // namespace stagecoach::testing

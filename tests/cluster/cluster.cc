@@ -1,0 +1,215 @@
+#include "tests/cluster/cluster.h"
+
+#include <signal.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "base/status.h"
+
+namespace stagecoach::testing {
+namespace {
+
+constexpr absl::Duration kStartTimeout = absl::Seconds(60);
+
+// Test programs find what they test beside themselves in Bazel's runfiles.
+std::string InRunfiles(const std::string& path) {
+  return std::filesystem::absolute(path).string();
+}
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream contents;
+  contents << file.rdbuf();
+  return contents.str();
+}
+
+Environment WithBinaries(const Environment& environment) {
+  Environment all = {{"STAGECOACH_COORDINATOR_BINARY", CoordinatorBinary()},
+                     {"STAGECOACH_WORKER_BINARY", WorkerBinary()}};
+  all.insert(all.end(), environment.begin(), environment.end());
+  return all;
+}
+
+}  // namespace
+
+TemporaryFolder::TemporaryFolder() {
+  const char* base = getenv("TEST_TMPDIR");
+  std::string pattern =
+      absl::StrCat(base == nullptr ? "/tmp" : base, "/cluster-XXXXXX");
+  path_ = mkdtemp(pattern.data());
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::string TemporaryFolder::Write(const std::string& name,
+                                   const std::string& contents) const {
+  const std::string path = absl::StrCat(path_, "/", name);
+  std::ofstream(path, std::ios::binary) << contents;
+  return path;
+}
+
+std::string ClientBinary() { return InRunfiles("client/stagecoach"); }
+std::string CoordinatorBinary() {
+  return InRunfiles("coordinator/stagecoach-coordinator");
+}
+std::string WorkerBinary() { return InRunfiles("stage_worker/stagecoach-worker"); }
+std::string FaultyWorkerBinary() {
+  return InRunfiles("tests/cluster/faulty_worker");
+}
+
+absl::StatusOr<ChildProcess> StartClient(
+    const std::vector<std::string>& arguments, const std::string& stderr_file,
+    const Environment& environment) {
+  SpawnOptions spawn;
+  spawn.program = ClientBinary();
+  spawn.arguments = arguments;
+  spawn.environment = WithBinaries(environment);
+  spawn.stderr_file = stderr_file;
+  spawn.pipe_stdout = true;
+  spawn.die_with_parent = false;
+  return ChildProcess::Spawn(spawn);
+}
+
+CommandResult RunClient(const std::vector<std::string>& arguments,
+                        const Environment& environment,
+                        absl::Duration timeout) {
+  TemporaryFolder folder;
+  const std::string stderr_file = absl::StrCat(folder.path(), "/stderr");
+  CommandResult result;
+  auto child = StartClient(arguments, stderr_file, environment);
+  if (!child.ok()) {
+    result.err = std::string(child.status().message());
+    return result;
+  }
+  const absl::Time deadline = absl::Now() + timeout;
+  for (;;) {
+    auto line = child->ReadLine(deadline - absl::Now());
+    if (!line.ok()) break;
+    absl::StrAppend(&result.out, *line, "\n");
+  }
+  auto ended = child->Wait(deadline - absl::Now());
+  result.exit_code = ended.ok() ? *ended : child->Stop(absl::ZeroDuration());
+  result.err = ReadFile(stderr_file);
+  result.json = nlohmann::json::parse(result.out, nullptr, false);
+  if (result.json.is_discarded()) result.json = nullptr;
+  return result;
+}
+
+absl::StatusOr<std::unique_ptr<Cluster>> Cluster::Start(
+    const std::vector<WorkerSpec>& workers) {
+  auto cluster = std::unique_ptr<Cluster>(new Cluster);
+  SpawnOptions spawn;
+  spawn.program = CoordinatorBinary();
+  spawn.arguments = {"--listen", "127.0.0.1:0"};
+  spawn.stderr_file = cluster->folder_.path() + "/coordinator";
+  spawn.pipe_stdout = true;
+  SC_ASSIGN_OR_RETURN(cluster->coordinator_, ChildProcess::Spawn(spawn));
+  SC_ASSIGN_OR_RETURN(const std::string line,
+                      cluster->coordinator_->ReadLine(kStartTimeout));
+  absl::string_view address = line;
+  if (!absl::ConsumePrefix(&address, "listening on ")) {
+    return absl::InternalError(absl::StrCat("the coordinator said ", line));
+  }
+  cluster->address_ = std::string(address);
+  for (size_t i = 0; i < workers.size(); ++i) {
+    const WorkerSpec& worker = workers[i];
+    SpawnOptions options;
+    options.program = worker.binary.empty() ? WorkerBinary() : worker.binary;
+    options.arguments = {"--coordinator", cluster->address_, "--name",
+                         absl::StrCat("w", i)};
+    options.arguments.insert(options.arguments.end(), worker.arguments.begin(),
+                             worker.arguments.end());
+    options.environment = worker.environment;
+    options.stderr_file = absl::StrCat(cluster->folder_.path(), "/w", i);
+    SC_ASSIGN_OR_RETURN(ChildProcess child, ChildProcess::Spawn(options));
+    cluster->workers_.push_back(std::move(child));
+  }
+  return cluster;
+}
+
+absl::StatusOr<std::unique_ptr<Cluster>> Cluster::Start(int count) {
+  return Start(std::vector<WorkerSpec>(static_cast<size_t>(count)));
+}
+
+Cluster::~Cluster() {
+  for (ChildProcess& worker : workers_) {
+    worker.Signal(SIGTERM).IgnoreError();
+  }
+  for (ChildProcess& worker : workers_) worker.Stop(absl::Seconds(10));
+  if (coordinator_) coordinator_->Stop(absl::Seconds(10));
+}
+
+std::string Cluster::Logs() const {
+  std::string logs;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(folder_.path())) {
+    absl::StrAppend(&logs, "---- ", entry.path().filename().string(), "\n",
+                    ReadFile(entry.path().string()));
+  }
+  return logs;
+}
+
+CommandResult Cluster::Command(std::vector<std::string> arguments,
+                               absl::Duration timeout) const {
+  arguments.insert(arguments.begin(),
+                   {"--endpoint", address_, "-o", "json"});
+  return RunClient(arguments, {}, timeout);
+}
+
+std::string Cluster::Submit(const std::string& spec_file,
+                            const std::vector<std::string>& settings) const {
+  std::vector<std::string> arguments = {"job", "submit", spec_file};
+  for (const std::string& setting : settings) {
+    arguments.push_back("--set");
+    arguments.push_back(setting);
+  }
+  const CommandResult submitted = Command(arguments);
+  if (submitted.exit_code != 0 || !submitted.json.is_object()) {
+    std::cerr << "submit failed: " << submitted.err << submitted.out << "\n";
+    return "";
+  }
+  return submitted.json.value("job_id", "");
+}
+
+nlohmann::json Cluster::RunJob(const std::string& spec_file,
+                               const std::vector<std::string>& settings) const {
+  const std::string id = Submit(spec_file, settings);
+  if (id.empty()) return nullptr;
+  Command({"job", "wait", id});
+  return Command({"job", "show", id}).json;
+}
+
+std::string TinyJob::ToToml(const std::string& data_path) const {
+  return absl::StrCat(
+      "name = \"tiny\"\n[model]\nlayers = ", layers, "\nhidden = ", hidden,
+      "\nheads = ", heads, "\ntie_embeddings = ", tied ? "true" : "false",
+      "\n[data]\npath = \"", data_path, "\"\nsequence_length = ", sequence,
+      "\n[training]\nsteps = ", steps, "\nmicrobatches = ", microbatches,
+      "\nmicrobatch_size = ", microbatch_size, "\nlearning_rate = 1e-3",
+      "\n[pipeline]\nworkers = ", workers,
+      "\nstages_per_worker = ", stages_per_worker, "\nschedule = \"", schedule,
+      "\"\nrelease = \"", release, "\"\nsend_budget = ", send_budget,
+      "\n[recovery]\nmax_failures = ", max_failures, "\n");
+}
+
+std::string SampleText() {
+  std::string text;
+  for (int i = 0; i < 400; ++i) {
+    absl::StrAppend(&text, "The coach number ", i % 37, " leaves stage ",
+                    i % 11, " with ", i % 5, " passengers and arrives at ",
+                    (i * 7) % 24, " o'clock.\n");
+  }
+  return text;
+}
+
+}  // namespace stagecoach::testing

@@ -1,0 +1,124 @@
+#ifndef STAGECOACH_TESTS_CLUSTER_CLUSTER_H_
+#define STAGECOACH_TESTS_CLUSTER_CLUSTER_H_
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/process.h"
+
+namespace stagecoach::testing {
+
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+// What a finished command left.
+struct CommandResult {
+  int exit_code = -1;
+  std::string out;
+  std::string err;
+  // Of `out`; null where it is none.
+  nlohmann::json json;
+};
+
+// A folder that is removed, with what is in it, at the end.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  const std::string& path() const { return path_; }
+  // Writes a file into it and returns its path.
+  std::string Write(const std::string& name, const std::string& contents) const;
+
+ private:
+  std::string path_;
+};
+
+// The programs under test.
+std::string ClientBinary();
+std::string CoordinatorBinary();
+std::string WorkerBinary();
+// The worker with faults that WorkerFaults in faulty_worker.cc lists.
+std::string FaultyWorkerBinary();
+
+// Runs the `stagecoach` command to its end, or kills it after `timeout`
+// (exit code 137 then).
+CommandResult RunClient(const std::vector<std::string>& arguments,
+                        const Environment& environment = {},
+                        absl::Duration timeout = absl::Minutes(5));
+// Starts it in the background, its stdout in a pipe.
+absl::StatusOr<ChildProcess> StartClient(
+    const std::vector<std::string>& arguments, const std::string& stderr_file,
+    const Environment& environment = {});
+
+// Real coordinator and worker processes on this machine, started one by one as a
+// user would by hand. Destroyed: all are stopped.
+class Cluster {
+ public:
+  struct WorkerSpec {
+    std::string binary;  // empty: WorkerBinary()
+    Environment environment;
+    std::vector<std::string> arguments;
+  };
+
+  static absl::StatusOr<std::unique_ptr<Cluster>> Start(
+      const std::vector<WorkerSpec>& workers);
+  // `count` plain workers.
+  static absl::StatusOr<std::unique_ptr<Cluster>> Start(int count);
+  ~Cluster();
+
+  const std::string& address() const { return address_; }
+  // Worker i is named "w<i>".
+  ChildProcess& worker(int index) { return workers_[static_cast<size_t>(index)]; }
+  ChildProcess& coordinator() { return *coordinator_; }
+  // Everything on stderr of all processes so far, for failure messages.
+  std::string Logs() const;
+
+  // `stagecoach --endpoint <ours> -o json ARGUMENTS`.
+  CommandResult Command(std::vector<std::string> arguments,
+                        absl::Duration timeout = absl::Minutes(5)) const;
+  // Submits the spec, waits for its end and returns `job show`'s document.
+  nlohmann::json RunJob(const std::string& spec_file,
+                        const std::vector<std::string>& settings = {}) const;
+  // Submits and returns the job's id.
+  std::string Submit(const std::string& spec_file,
+                     const std::vector<std::string>& settings = {}) const;
+
+ private:
+  Cluster() = default;
+
+  TemporaryFolder folder_;
+  std::string address_;
+  std::optional<ChildProcess> coordinator_;
+  std::vector<ChildProcess> workers_;
+};
+
+// A small GPT's job spec; `overrides` are "key=value" lines of --set.
+struct TinyJob {
+  int layers = 8;
+  int hidden = 32;
+  int heads = 4;
+  int sequence = 16;
+  int microbatches = 8;
+  int microbatch_size = 2;
+  int steps = 3;
+  int workers = 4;
+  int stages_per_worker = 1;
+  std::string schedule = "1f1b";
+  std::string release = "ack";
+  int send_budget = 2;
+  bool tied = true;
+  int max_failures = 0;
+
+  std::string ToToml(const std::string& data_path) const;
+};
+
+// Some pages of text with structure to learn.
+std::string SampleText();
+
+}  // namespace stagecoach::testing
+
+#endif  // STAGECOACH_TESTS_CLUSTER_CLUSTER_H_

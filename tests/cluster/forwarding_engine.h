@@ -1,0 +1,81 @@
+#ifndef STAGECOACH_TESTS_CLUSTER_FORWARDING_ENGINE_H_
+#define STAGECOACH_TESTS_CLUSTER_FORWARDING_ENGINE_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "stage_worker/engine/stage_engine.h"
+
+namespace stagecoach::testing {
+
+// Passes every call on to another engine; tests override what they disturb.
+class ForwardingEngine : public worker::StageEngine {
+ public:
+  explicit ForwardingEngine(std::unique_ptr<worker::StageEngine> inner)
+      : inner_(std::move(inner)) {}
+
+  absl::StatusOr<worker::TensorRef> Adopt(
+      const TensorDescriptor& descriptor, void* data,
+      std::shared_ptr<void> memory) override {
+    return inner_->Adopt(descriptor, data, std::move(memory));
+  }
+  absl::Status BeginStep(StepIndex step, int64_t target_tokens) override {
+    return inner_->BeginStep(step, target_tokens);
+  }
+  absl::StatusOr<std::vector<worker::TensorRef>> Forward(
+      StageIndex stage, MicrobatchIndex microbatch,
+      std::vector<worker::TensorRef> inputs) override {
+    return inner_->Forward(stage, microbatch, std::move(inputs));
+  }
+  absl::StatusOr<std::vector<worker::TensorRef>> Backward(
+      StageIndex stage, MicrobatchIndex microbatch,
+      std::vector<worker::TensorRef> output_gradients) override {
+    return inner_->Backward(stage, microbatch, std::move(output_gradients));
+  }
+  absl::StatusOr<std::vector<worker::TensorRef>> BackwardInput(
+      StageIndex stage, MicrobatchIndex microbatch,
+      std::vector<worker::TensorRef> output_gradients) override {
+    return inner_->BackwardInput(stage, microbatch,
+                                 std::move(output_gradients));
+  }
+  absl::Status BackwardWeight(StageIndex stage,
+                              MicrobatchIndex microbatch) override {
+    return inner_->BackwardWeight(stage, microbatch);
+  }
+  std::string RetainingOp(StageIndex stage, MicrobatchIndex microbatch,
+                          const void* storage) override {
+    return inner_->RetainingOp(stage, microbatch, storage);
+  }
+  absl::Status ReduceTiedLocally() override {
+    return inner_->ReduceTiedLocally();
+  }
+  absl::StatusOr<worker::TensorRef> CopyTiedGradient() override {
+    return inner_->CopyTiedGradient();
+  }
+  absl::Status AddTiedGradient(const worker::TensorRef& other) override {
+    return inner_->AddTiedGradient(other);
+  }
+  absl::Status SetTiedGradient(const worker::TensorRef& sum) override {
+    return inner_->SetTiedGradient(sum);
+  }
+  absl::StatusOr<worker::GradientReport> FinishGradients() override {
+    return inner_->FinishGradients();
+  }
+  absl::Status ApplyUpdate(const worker::UpdateOptions& options) override {
+    return inner_->ApplyUpdate(options);
+  }
+  void Drop() override { inner_->Drop(); }
+  absl::StatusOr<std::vector<worker::ParameterDigest>> DigestParameters()
+      override {
+    return inner_->DigestParameters();
+  }
+
+ private:
+  const std::unique_ptr<worker::StageEngine> inner_;
+};
+
+}  // namespace stagecoach::testing
+
+#endif  // STAGECOACH_TESTS_CLUSTER_FORWARDING_ENGINE_H_
