@@ -1,7 +1,9 @@
 #ifndef STAGECOACH_TESTS_CLUSTER_CLUSTER_H_
 #define STAGECOACH_TESTS_CLUSTER_CLUSTER_H_
 
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
