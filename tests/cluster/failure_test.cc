@@ -71,7 +71,7 @@ void FailureTest::Check(int signal) {
   EXPECT_EQ(job["cause"]["worker"], "w2");
   EXPECT_TRUE(job["cause"]["action"].is_string()) << job["cause"].dump();
   EXPECT_TRUE(job["cause"]["microbatch"].is_number()) << job["cause"].dump();
-  EXPECT_GE(job["cause"]["step"].get<int>(), 1);
+  EXPECT_TRUE(job["cause"]["step"].is_number()) << job["cause"].dump();
   const std::set<std::string> victims(job["victims"].begin(),
                                       job["victims"].end());
   EXPECT_EQ(victims, (std::set<std::string>{"w0", "w1", "w3"}));
