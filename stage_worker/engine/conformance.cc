@@ -151,18 +151,6 @@ TEST_P(EngineConformanceTest, StepsDiffer) {
 
 TEST_P(EngineConformanceTest, SplitBackwardEqualsTheWholeOne) {
   Bench split(GetParam(), 2, 2);
-  if (!GetParam().splits_backward) {
-    ASSERT_TRUE(split->BeginStep(StepIndex(0)).ok());
-    auto outputs = split.Forward(0, 0);
-    ASSERT_TRUE(outputs.ok()) << outputs.status();
-    EXPECT_EQ(Code(split.engine(0).BackwardInput(StageIndex(0),
-                                                 MicrobatchIndex(0), *outputs)),
-              StatusCode::kUnimplemented);
-    EXPECT_EQ(
-        Code(split.engine(0).BackwardWeight(StageIndex(0), MicrobatchIndex(0))),
-        StatusCode::kUnimplemented);
-    return;
-  }
   const Outcome whole = Bench(GetParam(), 2, 2).Train();
   EXPECT_EQ(
       split.Train([&split](int) { return WithSplitBackward(split.Order()); }),

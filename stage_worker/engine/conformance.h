@@ -16,7 +16,6 @@ namespace stagecoach::worker {
 struct EngineCase {
   std::string name;
   EngineFactory factory;
-  bool splits_backward = true;  // else kUnimplemented
 };
 
 class EngineConformanceTest : public ::testing::TestWithParam<EngineCase> {};

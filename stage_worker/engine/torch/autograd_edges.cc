@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "stage_worker/engine/torch/saved_tensors.h"
+#include "stage_worker/engine/torch/split_backward.h"
 
 namespace stagecoach::worker {
 namespace {
@@ -70,10 +71,18 @@ void CheckFits(const KeptOutput& output, const at::Tensor& gradient) {
 }  // namespace
 
 struct MicrobatchGraph::State {
+  struct Roots {
+    autograd::edge_list edges;
+    autograd::variable_list gradients;
+  };
+
   void CheckFit(const std::vector<at::Tensor>& gradients) const;
+  // Where a backward starts; the outputs are gone then.
+  Roots TakeRoots(std::vector<at::Tensor> output_gradients);
 
   std::vector<KeptOutput> outputs;
   std::vector<std::shared_ptr<InputBoundary>> inputs;
+  SplitBackward split;
 };
 
 MicrobatchGraph::MicrobatchGraph() : state_(std::make_unique<State>()) {}
@@ -112,24 +121,29 @@ void MicrobatchGraph::State::CheckFit(
   }
 }
 
+MicrobatchGraph::State::Roots MicrobatchGraph::State::TakeRoots(
+    std::vector<at::Tensor> output_gradients) {
+  CheckFit(output_gradients);
+  Roots roots;
+  for (size_t i = 0; i < output_gradients.size(); ++i) {
+    if (!outputs[i].edge.is_valid()) continue;
+    roots.edges.push_back(std::move(outputs[i].edge));
+    roots.gradients.push_back(std::move(output_gradients[i]));
+  }
+  outputs.clear();
+  return roots;
+}
+
 std::vector<at::Tensor> MicrobatchGraph::Backward(
     std::vector<at::Tensor> output_gradients) {
-  state_->CheckFit(output_gradients);
-  autograd::edge_list roots;
-  autograd::variable_list gradients;
-  for (size_t i = 0; i < output_gradients.size(); ++i) {
-    if (!state_->outputs[i].edge.is_valid()) continue;
-    roots.push_back(std::move(state_->outputs[i].edge));
-    gradients.push_back(output_gradients[i]);
-  }
-  state_->outputs.clear();
-  if (!roots.empty()) {
-    // `output_gradients` keeps a second reference, so that the engine, which
-    // adds into a gradient that nobody else holds, does not write into a
-    // received one and hand its slot on as the input's gradient.
+  State::Roots roots = state_->TakeRoots(std::move(output_gradients));
+  if (!roots.edges.empty()) {
+    // The engine adds in place into a gradient that nobody else holds.
+    // `roots` holds these until it is done: a received one is not written to,
+    // and its slot not handed on as the gradient of an input.
     autograd::Engine::get_default_engine().execute(
-        roots, gradients, /*keep_graph=*/false, /*create_graph=*/false,
-        /*accumulate_grad=*/true);
+        roots.edges, roots.gradients, /*keep_graph=*/false,
+        /*create_graph=*/false, /*accumulate_grad=*/true);
   }
   std::vector<at::Tensor> input_gradients;
   for (const auto& input : state_->inputs) {
@@ -138,6 +152,23 @@ std::vector<at::Tensor> MicrobatchGraph::Backward(
   state_->inputs.clear();
   return input_gradients;
 }
+
+std::vector<at::Tensor> MicrobatchGraph::BackwardInput(
+    std::vector<at::Tensor> output_gradients) {
+  State::Roots roots = state_->TakeRoots(std::move(output_gradients));
+  autograd::edge_list inputs;
+  for (const auto& input : state_->inputs) inputs.emplace_back(input, 0);
+  std::vector<at::Tensor> input_gradients = state_->split.RunInput(
+      std::move(roots.edges), std::move(roots.gradients), inputs);
+  for (size_t i = 0; i < input_gradients.size(); ++i) {
+    if (input_gradients[i].defined()) continue;
+    input_gradients[i] = state_->inputs[i]->TakeGradient();
+  }
+  state_->inputs.clear();
+  return input_gradients;
+}
+
+void MicrobatchGraph::BackwardWeight() { state_->split.RunWeight(); }
 
 std::string MicrobatchGraph::OpThatSaved(const void* storage) const {
   autograd::edge_list roots;

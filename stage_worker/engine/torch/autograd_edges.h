@@ -37,6 +37,12 @@ class MicrobatchGraph {
   // used). `output_gradients` are not written to. Call once.
   std::vector<at::Tensor> Backward(std::vector<at::Tensor> output_gradients);
 
+  // The same in two halves: the gradients of the inputs now, and, once, those
+  // of the parameters later. Until then the graph keeps what they need.
+  std::vector<at::Tensor> BackwardInput(
+      std::vector<at::Tensor> output_gradients);
+  void BackwardWeight();
+
   // See OpThatSaved.
   std::string OpThatSaved(const void* storage) const;
 

@@ -136,6 +136,29 @@ TEST_F(BitEqualityTest, AnyOrderThatAccumulatesUpwards) {
   }
 }
 
+TEST_F(BitEqualityTest, SplitBackward) {
+  for (bool tied : {true, false}) {
+    job::JobSpec spec = TinySpec();
+    spec.model.tie_embeddings = tied;
+    const Trained reference = Train(spec, 1, 1, GpipeOrder);
+    for (const auto& [stages, engines] :
+         std::vector<std::pair<int, int>>{{1, 1}, {2, 2}, {4, 2}, {4, 4}}) {
+      SCOPED_TRACE(std::to_string(stages) + " stages");
+      ExpectEqual(Train(spec, stages, engines,
+                        [](int s, int m) {
+                          return WithSplitBackward(GpipeOrder(s, m));
+                        }),
+                  reference);
+      ExpectEqual(
+          Train(spec, stages, engines,
+                [](int s, int m) {
+                  return WithSplitBackward(OneForwardOneBackwardOrder(s, m));
+                }),
+          reference);
+    }
+  }
+}
+
 // What the others would not notice: that the bits depend on anything at all.
 TEST_F(BitEqualityTest, AnotherSeedIsAnotherModel) {
   job::JobSpec spec = TinySpec();

@@ -10,7 +10,6 @@ EngineCase Torch() {
   engine.factory = [](const EngineOptions& options) {
     return TorchFactory()(options);
   };
-  engine.splits_backward = false;
   return engine;
 }
 

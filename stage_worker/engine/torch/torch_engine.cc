@@ -133,9 +133,12 @@ class TorchEngine final : public StageEngine {
   std::vector<TensorRef> KeepOutputs(const Key& key, Tensors outputs,
                                      MicrobatchGraph* graph);
   void KeepLoss(MicrobatchIndex microbatch, const Tensors& outputs);
-  std::vector<TensorRef> RunBackward(const StageAssignment& stage,
-                                     MicrobatchIndex microbatch,
-                                     std::vector<TensorRef> output_gradients);
+  // B or I.
+  absl::StatusOr<std::vector<TensorRef>> RunBackward(
+      const Action& action, std::vector<TensorRef> output_gradients);
+  // What arrived, and the loss's own.
+  Tensors OutputGradients(const StageAssignment& stage,
+                          std::vector<TensorRef> received) const;
   absl::StatusOr<at::Tensor> TiedGradient(const StageParameter* parameter,
                                           absl::string_view call) const;
   void UseThreadsHere();
@@ -277,59 +280,74 @@ void TorchEngine::KeepLoss(MicrobatchIndex microbatch, const Tensors& outputs) {
 absl::StatusOr<std::vector<TensorRef>> TorchEngine::Backward(
     StageIndex stage, MicrobatchIndex microbatch,
     std::vector<TensorRef> output_gradients) {
-  const Action action = Act(ActionKind::kBackward, stage, microbatch);
-  SC_RETURN_IF_ERROR(protocol_.Check(action, output_gradients.size()));
-  SC_ASSIGN_OR_RETURN(const StageAssignment* const held, protocol_.Find(stage));
-  if (evaluates_) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(protocol_.Place(stage, microbatch),
-                     ": a forward-only job has no backward"));
-  }
-  return CatchTorch(
-      protocol_.Place(stage, microbatch),
-      [&]() -> absl::StatusOr<std::vector<TensorRef>> {
-        const memory::ScopedTag tag(ActivationTag(stage, microbatch));
-        std::vector<TensorRef> input_gradients =
-            RunBackward(*held, microbatch, std::move(output_gradients));
-        protocol_.Record(action);
-        return input_gradients;
-      });
+  return RunBackward(Act(ActionKind::kBackward, stage, microbatch),
+                     std::move(output_gradients));
 }
 
-std::vector<TensorRef> TorchEngine::RunBackward(
-    const StageAssignment& stage, MicrobatchIndex microbatch,
+absl::StatusOr<std::vector<TensorRef>> TorchEngine::BackwardInput(
+    StageIndex stage, MicrobatchIndex microbatch,
     std::vector<TensorRef> output_gradients) {
-  Tensors gradients = TensorsOf(output_gradients);
+  return RunBackward(Act(ActionKind::kBackwardInput, stage, microbatch),
+                     std::move(output_gradients));
+}
+
+absl::StatusOr<std::vector<TensorRef>> TorchEngine::RunBackward(
+    const Action& action, std::vector<TensorRef> output_gradients) {
+  SC_RETURN_IF_ERROR(protocol_.Check(action, output_gradients.size()));
+  SC_ASSIGN_OR_RETURN(const StageAssignment* const held,
+                      protocol_.Find(action.stage));
+  const std::string place = protocol_.Place(action.stage, action.microbatch);
+  if (evaluates_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(place, ": a forward-only job has no backward"));
+  }
+  return CatchTorch(place, [&]() -> absl::StatusOr<std::vector<TensorRef>> {
+    const memory::ScopedTag tag(ActivationTag(action.stage, action.microbatch));
+    const auto graph = graphs_.find(Key(action.stage, action.microbatch));
+    Tensors gradients =
+        OutputGradients(*held, std::exchange(output_gradients, {}));
+    Tensors caught;
+    if (action.kind == ActionKind::kBackward) {
+      caught = graph->second.Backward(std::move(gradients));
+      graphs_.erase(graph);
+    } else {
+      caught = graph->second.BackwardInput(std::move(gradients));
+    }
+    std::vector<TensorRef> input_gradients;
+    for (at::Tensor& gradient : caught) {
+      input_gradients.push_back(std::make_shared<TorchTensor>(
+          WireReady(gradient, action.stage, action.microbatch)));
+      gradient.reset();
+    }
+    protocol_.Record(action);
+    return input_gradients;
+  });
+}
+
+Tensors TorchEngine::OutputGradients(const StageAssignment& stage,
+                                     std::vector<TensorRef> received) const {
+  Tensors gradients = TensorsOf(received);
   if (stage.last) {
     // Scaled here and not in the loss: the mean over the step's tokens.
     gradients.push_back(
         at::full({}, 1.0 / static_cast<double>(protocol_.target_tokens()),
                  at::TensorOptions().dtype(at::kFloat).device(device_)));
   }
-  const auto graph = graphs_.find(Key(stage.stage, microbatch));
-  Tensors caught = graph->second.Backward(std::move(gradients));
-  graphs_.erase(graph);
-  std::vector<TensorRef> input_gradients;
-  for (at::Tensor& gradient : caught) {
-    input_gradients.push_back(std::make_shared<TorchTensor>(
-        WireReady(gradient, stage.stage, microbatch)));
-    gradient.reset();
-  }
-  return input_gradients;
-}
-
-absl::StatusOr<std::vector<TensorRef>> TorchEngine::BackwardInput(
-    StageIndex stage, MicrobatchIndex microbatch,
-    std::vector<TensorRef> /*output_gradients*/) {
-  return absl::UnimplementedError(
-      absl::StrCat(protocol_.Place(stage, microbatch),
-                   ": split backward is not supported yet; try "
-                   "pipeline.schedule = \"1f1b\""));
+  return gradients;
 }
 
 absl::Status TorchEngine::BackwardWeight(StageIndex stage,
                                          MicrobatchIndex microbatch) {
-  return BackwardInput(stage, microbatch, {}).status();
+  const Action action = Act(ActionKind::kBackwardWeight, stage, microbatch);
+  SC_RETURN_IF_ERROR(protocol_.Check(action, 0));
+  return CatchTorch(protocol_.Place(stage, microbatch), [&] {
+    const memory::ScopedTag tag(ActivationTag(stage, microbatch));
+    const auto graph = graphs_.find(Key(stage, microbatch));
+    graph->second.BackwardWeight();
+    graphs_.erase(graph);
+    protocol_.Record(action);
+    return absl::OkStatus();
+  });
 }
 
 std::string TorchEngine::RetainingOp(StageIndex stage,
