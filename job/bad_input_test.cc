@@ -369,23 +369,26 @@ const BadInput kNotBuilt[] = {
 INSTANTIATE_TEST_SUITE_P(NotBuilt, BadInputTest, testing::ValuesIn(kNotBuilt),
                          TitleOf);
 
+#define TRAINING_KINDS                                                     \
+  "\"gpipe\", \"1f1b\", \"eager-1f1b\", \"interleaved\", \"looped-bfs\", " \
+  "\"zb-h1\", \"zb-h2\", \"zbv\", \"v-half\", \"v-min\", \"dualpipe-v\""
+
 const BadInput kSchedules[] = {
-    {"NotBuiltYet", "workers = 2", "workers = 2\nschedule = \"v-half\"",
-     "DIR/spec.toml:15:1: pipeline.schedule: \"v-half\" is not supported yet; "
-     "supported now: \"gpipe\", \"1f1b\", \"interleaved\", or the path of a "
-     "schedule file"},
+    {"NotBuiltYet", "workers = 2", "workers = 2\nschedule = \"auto\"",
+     "DIR/spec.toml:15:1: pipeline.schedule: \"auto\" is not supported yet; "
+     "supported now: " TRAINING_KINDS ", or the path of a schedule file"},
     {"Mistyped", "workers = 2", "workers = 2\nschedule = \"1f1\"",
-     "DIR/spec.toml:15:1: pipeline.schedule: \"1f1\" is not one of \"gpipe\", "
-     "\"1f1b\", \"interleaved\", nor a path (which has a \"/\" or \".\"); did "
-     "you mean \"1f1b\"?"},
+     "DIR/spec.toml:15:1: pipeline.schedule: \"1f1\" is not one "
+     "of " TRAINING_KINDS
+     ", nor a path (which has a \"/\" or \".\"); did you mean "
+     "\"1f1b\"?"},
     {"OnlyForward", "workers = 2", "workers = 2\nschedule = \"forward-only\"",
      "DIR/spec.toml:15:1: pipeline.schedule: \"forward-only\" has no backward "
-     "and trains nothing (it is for evaluation); take one of \"gpipe\", "
-     "\"1f1b\", \"interleaved\""},
+     "and trains nothing (it is for evaluation); take one of " TRAINING_KINDS},
     {"StagesPerWorker", "workers = 2", "workers = 2\nstages_per_worker = 2",
      "DIR/spec.toml:15:1: pipeline.stages_per_worker: schedule \"1f1b\" has 1 "
      "stage per worker, not 2; set it to 1, or take pipeline.schedule = "
-     "interleaved"},
+     "interleaved or looped-bfs"},
     {"MissingFile", "workers = 2", "workers = 2\nschedule = \"no.json\"",
      "DIR/spec.toml:15:1: pipeline.schedule: cannot read \"DIR/no.json\": No "
      "such file or directory"},

@@ -31,6 +31,25 @@ absl::Status BelowOne(absl::string_view what, int value) {
       absl::StrCat(what, " is ", value, "; it must be at least 1"));
 }
 
+// Options that only some kinds take.
+absl::Status CheckExtras(const Generator& generator,
+                         const GenerateOptions& options) {
+  const auto check = [&generator](absl::string_view what, int value,
+                                  bool taken) -> absl::Status {
+    if (value == 0) return absl::OkStatus();
+    if (value < 0) return BelowOne(what, value);
+    if (taken) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "schedule \"", generator.kind, "\" takes no ", what, "; leave it out"));
+  };
+  if (absl::Status status = check("max_in_flight", options.max_in_flight,
+                                  generator.takes_max_in_flight);
+      !status.ok()) {
+    return status;
+  }
+  return check("group_size", options.group_size, generator.takes_group_size);
+}
+
 absl::Status CheckOptions(const Generator& generator,
                           const GenerateOptions& options) {
   if (options.workers < 1) return BelowOne("workers", options.workers);
@@ -46,6 +65,9 @@ absl::Status CheckOptions(const Generator& generator,
         "schedule \"", generator.kind, "\" has ", only,
         only == 1 ? " stage" : " stages", " per worker, not ",
         options.stages_per_worker, "; use stages_per_worker = ", only));
+  }
+  if (absl::Status status = CheckExtras(generator, options); !status.ok()) {
+    return status;
   }
   const int64_t stages = int64_t{options.workers} * options.stages_per_worker;
   if (options.workers > kMaxWorkers || stages > kMaxChunks ||
@@ -63,10 +85,12 @@ absl::Status CheckOptions(const Generator& generator,
 
 const std::vector<Generator>& Generators() {
   static const auto* const table = new std::vector<Generator>{
-      GPipe(),
-      OneForwardOneBackward(),
-      Interleaved(),
-      ForwardOnly(),
+      GPipe(),     OneForwardOneBackward(),
+      Eager1F1B(), Interleaved(),
+      LoopedBfs(), ZbH1(),
+      ZbH2(),      Zbv(),
+      VHalf(),     VMin(),
+      DualPipeV(), ForwardOnly(),
   };
   return *table;
 }

@@ -14,6 +14,12 @@ struct GenerateOptions {
   int workers = 0;            // P >= 1
   int stages_per_worker = 1;  // V >= 1
   int microbatches = 0;       // M >= 1
+  // For kinds that take them (see Generator); 0: the kind's own.
+  int max_in_flight = 0;  // most microbatches in flight on a worker, >= 1
+  int group_size = 0;     // microbatches that pass a chunk before the next one
+  // As published where that does not add up a parameter's microbatches in
+  // ascending order (gpipe, looped-bfs); other kinds are as published anyway.
+  bool published_order = false;
 };
 
 // Makes placement and compute actions of one kind of schedule; lowering adds
@@ -24,6 +30,8 @@ struct Generator {
   // The only V that the kind is defined for; 0 means any.
   int only_stages_per_worker = 0;
   bool trains = true;  // false: forward only
+  bool takes_max_in_flight = false;
+  bool takes_group_size = false;
   Schedule (*generate)(const GenerateOptions& options) = nullptr;
 };
 

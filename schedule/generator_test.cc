@@ -1,8 +1,14 @@
 #include "schedule/generator.h"
 
+#include <algorithm>
+#include <set>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "schedule/lowering.h"
+#include "schedule/simulator.h"
 #include "schedule/testing/lists.h"
+#include "schedule/verifier.h"
 
 namespace stagecoach::schedule {
 namespace {
@@ -76,6 +82,156 @@ TEST(GeneratorTest, ForwardOnlyPassesEachMicrobatchThroughAllItsStages) {
             (std::vector<std::string>{"0F0 1F0 0F1 1F1", "2F0 3F0 2F1 3F1"}));
 }
 
+// Zhuang et al., figure 5: 2(P-s)-1 forwards first.
+TEST(GeneratorTest, EagerWarmsUpWithTwiceAsMany) {
+  EXPECT_EQ(
+      Lists("eager-1f1b", Options(2, 1, 5)),
+      (std::vector<std::string>{"0F0 0F1 0F2 0B0 0F3 0B1 0F4 0B2 0B3 0B4",
+                                "1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3 1F4 1B4"}));
+}
+
+// Qi et al. (zero bubble), figure 2: the later a worker, the more weight
+// gradients it puts off.
+TEST(GeneratorTest, ZbH1PutsOffAsManyWeightGradientsAsWorkersAreBefore) {
+  EXPECT_EQ(Lists("zb-h1", Options(3, 1, 4)),
+            (std::vector<std::string>{
+                "0F0 0F1 0F2 0I0 0W0 0F3 0I1 0W1 0I2 0W2 0I3 0W3",
+                "1F0 1F1 1I0 1F2 1I1 1W0 1F3 1I2 1W1 1I3 1W2 1W3",
+                "2F0 2I0 2F1 2I1 2F2 2I2 2W0 2F3 2I3 2W1 2W2 2W3"}));
+}
+
+// Qi et al. (zero bubble), figure 3: 2(P-s)-1 forwards first.
+TEST(GeneratorTest, ZbH2WarmsUpWithTwiceAsMany) {
+  const auto lists = Lists("zb-h2", Options(3, 1, 7));
+  EXPECT_THAT(lists[0],
+              ::testing::StartsWith("0F0 0F1 0F2 0F3 0F4 0I0 0W0 0F5 "));
+  EXPECT_THAT(lists[1], ::testing::StartsWith("1F0 1F1 1F2 1I0 1F3 1I1 1F4 "
+                                              "1I2 1W0 1F5 "));
+}
+
+TEST(GeneratorTest, ZbH2KeepsWhateverLimitItIsGiven) {
+  for (int p = 1; p <= 6; ++p) {
+    for (int limit = 1; limit <= 2 * p + 1; ++limit) {
+      GenerateOptions options = Options(p, 1, 14);
+      options.max_in_flight = limit;
+      const auto schedule = Generate("zb-h2", options);
+      ASSERT_TRUE(schedule.ok()) << schedule.status();
+      const Verdict verdict = Verify(*Lower(*schedule, {}));
+      ASSERT_TRUE(verdict.ok) << verdict.ToStatus();
+      EXPECT_THAT(verdict.peak_in_flight, ::testing::Each(::testing::Le(limit)))
+          << "P=" << p;
+    }
+  }
+  // The limit of ZB-H1 makes it ZB-H1.
+  GenerateOptions options = Options(4, 1, 12);
+  options.max_in_flight = 4;
+  EXPECT_EQ(Generate("zb-h2", options)->actions,
+            Generate("zb-h1", Options(4, 1, 12))->actions);
+}
+
+// Up to the input gradient, as section 2.3 of the paper counts.
+TEST(GeneratorTest, ZbH1HoldsAsManyAs1F1BUpToTheInputGradient) {
+  for (int p = 1; p <= 6; ++p) {
+    for (int m = 1; m <= 14; ++m) {
+      const Schedule schedule = *Generate("zb-h1", Options(p, 1, m));
+      for (int w = 0; w < p; ++w) {
+        int now = 0;
+        int peak = 0;
+        for (const Action& action : schedule.actions[static_cast<size_t>(w)]) {
+          now += action.kind == ActionKind::kForward ? 1 : 0;
+          now -= action.kind == ActionKind::kBackwardInput ? 1 : 0;
+          peak = std::max(peak, now);
+        }
+        EXPECT_EQ(peak, std::min(m, p - w)) << "P=" << p << " M=" << m;
+      }
+    }
+  }
+}
+
+// Of 2P chunks, what 1F1B's first worker holds.
+TEST(GeneratorTest, ControllableMemoryKindsHoldAHalfAndAThird) {
+  for (int p = 1; p <= 16; ++p) {
+    const auto peak = [p](absl::string_view kind) {
+      int most = 0;
+      const SimulateResult run =
+          *Simulate(*Generate(kind, Options(p, 2, 6 * p)));
+      for (const WorkerTimes& worker : run.workers) {
+        most = std::max(most, worker.peak_in_flight);
+      }
+      return most;
+    };
+    EXPECT_LE(peak("v-half"), p + 3) << "P=" << p;
+    EXPECT_LE(peak("v-min"), (2 * p + 2) / 3 + 3) << "P=" << p;
+  }
+}
+
+// Neither is slower than 1F1B, whose stages take twice as long.
+TEST(GeneratorTest, ControllableMemoryKindsHaveALesserBubbleThan1F1B) {
+  for (int p = 2; p <= 16; ++p) {
+    for (const char* kind : {"v-half", "v-min"}) {
+      const auto run = Simulate(*Generate(kind, Options(p, 2, 4 * p)));
+      EXPECT_LE(run->workers[0].idle, 6 * (p - 1)) << kind << " P=" << p;
+    }
+  }
+}
+
+TEST(GeneratorTest, NoKindIsAnothersOrder) {
+  std::set<std::string> seen;
+  for (const Generator& generator : Generators()) {
+    const int v = std::max(1, generator.only_stages_per_worker);
+    for (const int stages : {v, std::max(2, v)}) {
+      const bool any = generator.only_stages_per_worker == 0;
+      if (!any && stages != v) continue;
+      // With one stage per worker these are gpipe and 1f1b by definition.
+      if (any && generator.trains && stages == 1) continue;
+      std::string lists;
+      for (const std::string& list :
+           Lists(generator.kind, Options(4, stages, 12))) {
+        lists += list + "\n";
+      }
+      EXPECT_TRUE(seen.insert(lists).second)
+          << generator.kind << " V=" << stages;
+      if (!any) break;
+    }
+  }
+}
+
+TEST(GeneratorTest, InterleavedTakesAnyGroupSize) {
+  for (int p = 1; p <= 5; ++p) {
+    for (int v = 1; v <= 3; ++v) {
+      for (int m = 1; m <= 13; ++m) {
+        for (int group = 1; group <= m + 1; ++group) {
+          GenerateOptions options = Options(p, v, m);
+          options.group_size = group;
+          const Verdict verdict =
+              Verify(*Lower(*Generate("interleaved", options), {}));
+          ASSERT_TRUE(verdict.ok && verdict.ascending_accumulation)
+              << "P=" << p << " V=" << v << " M=" << m << " group " << group
+              << ": " << verdict.ToStatus();
+        }
+      }
+    }
+  }
+  GenerateOptions options = Options(2, 2, 6);
+  options.group_size = 3;
+  EXPECT_THAT(Lists("interleaved", options)[0],
+              ::testing::StartsWith("0F0 0F1 0F2 2F0 2F1 2F2 2B0"));
+}
+
+TEST(GeneratorTest, PublishedOrdersThatDescendAreAnOption) {
+  GenerateOptions options = Options(2, 1, 3);
+  options.published_order = true;
+  EXPECT_EQ(Lists("gpipe", options),
+            (std::vector<std::string>{"0F0 0F1 0F2 0B2 0B1 0B0",
+                                      "1F0 1F1 1F2 1B2 1B1 1B0"}));
+  options.stages_per_worker = 2;
+  EXPECT_EQ(Lists("looped-bfs", options)[0],
+            "0F0 0F1 0F2 2F0 2F1 2F2 2B2 2B1 2B0 0B2 0B1 0B0");
+  const Verdict verdict = Verify(*Lower(*Generate("looped-bfs", options), {}));
+  EXPECT_EQ(verdict.ToStatus(), absl::OkStatus());
+  EXPECT_FALSE(verdict.ascending_accumulation);
+}
+
 std::string MessageOf(absl::string_view kind, const GenerateOptions& options) {
   const auto schedule = Generate(kind, options);
   EXPECT_EQ(schedule.status().code(), absl::StatusCode::kInvalidArgument);
@@ -88,7 +244,7 @@ TEST(GeneratorTest, UnknownKindSuggestsTheNearest) {
   EXPECT_THAT(MessageOf("interleaving", Options(2, 1, 2)),
               HasSubstr("did you mean \"interleaved\"?"));
   const std::string far = MessageOf("zzzzzzzzzzzz", Options(2, 1, 2));
-  EXPECT_THAT(far, HasSubstr("known: gpipe, 1f1b, interleaved, forward-only"));
+  EXPECT_THAT(far, HasSubstr("known: gpipe, 1f1b, eager-1f1b, interleaved, "));
   EXPECT_THAT(far, ::testing::Not(HasSubstr("did you mean")));
 }
 
@@ -103,6 +259,18 @@ TEST(GeneratorTest, RefusedShapesSayWhatWouldWork) {
               HasSubstr("use stages_per_worker = 1"));
   EXPECT_THAT(MessageOf("gpipe", Options(2, 1, 2000000000)),
               HasSubstr("too many"));
+}
+
+TEST(GeneratorTest, OptionsOfOtherKindsAreRefused) {
+  GenerateOptions options = Options(2, 1, 4);
+  options.max_in_flight = 3;
+  EXPECT_THAT(MessageOf("1f1b", options),
+              HasSubstr("schedule \"1f1b\" takes no max_in_flight"));
+  options.max_in_flight = -1;
+  EXPECT_THAT(MessageOf("zb-h2", options), HasSubstr("max_in_flight is -1"));
+  options.max_in_flight = 0;
+  options.group_size = 2;
+  EXPECT_THAT(MessageOf("zb-h2", options), HasSubstr("takes no group_size"));
 }
 
 TEST(GeneratorTest, FindsEachKindByItsName) {

@@ -20,13 +20,17 @@ struct Edge {
   int to = 0;
   int64_t depth = -1;  // -1: no plan
   size_t received = 0;
-  std::vector<double> sent;
-  std::vector<double> reached;
+  // By transfer.
+  std::vector<Moment> sent;
+  std::vector<Moment> reached;
+  std::vector<Moment> arrived;
+  std::vector<size_t> keys;  // of the sending stage; where wires take time
+  Moment wire_free;
 };
 
 struct Worker {
   size_t next = 0;  // in its list
-  double time = 0;
+  Moment time;
   double busy = 0;
   bool queued = true;
 };
@@ -35,8 +39,18 @@ struct Worker {
 struct Meeting {
   std::vector<int> members;
   size_t arrived = 0;
-  double time = 0;
+  Moment time;
 };
+
+void TakeLater(const Moment& other, Moment* moment) {
+  if (other.at > moment->at) *moment = other;
+}
+
+Moment Delayed(Moment moment, double by, Wait wait) {
+  moment.at += by;
+  moment.wait = wait;
+  return moment;
+}
 
 class Runner {
  public:
@@ -57,8 +71,17 @@ class Runner {
 
   void RunWorker(int worker);
   void Wake(int worker);
-  double InputReadyAt(const Action& action) const;
+  // Starts the transfers of an edge that are sent and granted.
+  void Advance(int edge);
+  double WireTime(const Edge& edge, size_t transfer, Direction direction) const;
+  void NoteArrival(const Edge& edge, size_t transfer, double left,
+                   double arrived);
+  // A result of `producer`, when a consumer on another worker has it.
+  Moment AtConsumer(const Moment& end, StageIndex producer, StageIndex consumer,
+                    const std::vector<double>& wire) const;
+  Moment InputReadyAt(const Action& action) const;
   double Duration(const Action& action) const;
+  void NoteUnlowered();
   void Finish(ListRun* run);
 
   Worker& At(int worker) { return workers_[static_cast<size_t>(worker)]; }
@@ -77,10 +100,12 @@ class Runner {
   std::vector<Worker> workers_;
   std::vector<int> runnable_;
   // By stage and microbatch: end of its F, and of its B or I.
-  std::vector<double> forward_end_;
-  std::vector<double> gradient_end_;
+  std::vector<Moment> forward_end_;
+  std::vector<Moment> gradient_end_;
   absl::flat_hash_map<int, Meeting> meetings_;
   std::vector<std::vector<TimedAction>> timeline_;
+  std::vector<double> output_left_;
+  std::vector<double> output_acknowledged_;
 };
 
 absl::Status Runner::Prepare() {
@@ -119,10 +144,16 @@ absl::Status Runner::Prepare() {
   }
   const size_t chunks = static_cast<size_t>(schedule_.stages()) *
                         static_cast<size_t>(schedule_.microbatches);
-  forward_end_.assign(chunks, kNotYet);
-  gradient_end_.assign(chunks, kNotYet);
+  Moment not_yet;
+  not_yet.at = kNotYet;
+  forward_end_.assign(chunks, not_yet);
+  gradient_end_.assign(chunks, not_yet);
   workers_.resize(static_cast<size_t>(schedule_.workers));
-  if (options_.timeline) timeline_.resize(workers_.size());
+  if (options_.timeline) {
+    timeline_.resize(workers_.size());
+    output_left_.assign(chunks, kNotYet);
+    output_acknowledged_.assign(chunks, kNotYet);
+  }
   return absl::OkStatus();
 }
 
@@ -146,29 +177,52 @@ double Runner::Duration(const Action& action) const {
   }
 }
 
-// kNotYet while something it needs has not been computed.
-double Runner::InputReadyAt(const Action& action) const {
+Moment Runner::AtConsumer(const Moment& end, StageIndex producer,
+                          StageIndex consumer,
+                          const std::vector<double>& wire) const {
+  if (end.at == kNotYet) return end;
+  if (schedule_.lowered() ||
+      schedule_.WorkerOf(producer) == schedule_.WorkerOf(consumer)) {
+    return Delayed(end, 0, Wait::kHandOff);
+  }
+  const double on_wire = wire.empty() ? 0 : wire[producer.index()];
+  return Delayed(end, on_wire + options_.latency, Wait::kArrival);
+}
+
+// kNotYet while something it needs has not been computed. Over a wire of a
+// lowered schedule the RECV before has waited already.
+Moment Runner::InputReadyAt(const Action& action) const {
   const StageIndex stage = action.stage;
   const size_t own = Key(stage, action.microbatch);
   if (action.kind == ActionKind::kForward) {
-    if (schedule_.IsFirst(stage)) return 0;
-    return forward_end_[Key(stage.Previous(), action.microbatch)];
+    if (schedule_.IsFirst(stage)) return Moment();
+    return AtConsumer(forward_end_[Key(stage.Previous(), action.microbatch)],
+                      stage.Previous(), stage, options_.activation_wire);
   }
   if (action.kind == ActionKind::kBackwardWeight) return gradient_end_[own];
-  if (schedule_.IsLast(stage) || forward_end_[own] == kNotYet) {
+  if (schedule_.IsLast(stage) || forward_end_[own].at == kNotYet) {
     return forward_end_[own];
   }
-  return gradient_end_[Key(stage.Next(), action.microbatch)];
+  return AtConsumer(gradient_end_[Key(stage.Next(), action.microbatch)],
+                    stage.Next(), stage, options_.gradient_wire);
 }
 
 bool Runner::Compute(int worker, const Action& action) {
-  const double ready = InputReadyAt(action);
-  if (ready == kNotYet) return false;
+  const Moment ready = InputReadyAt(action);
+  if (ready.at == kNotYet) return false;
   Worker& w = At(worker);
-  const double start = std::max(w.time, ready);
+  TakeLater(ready, &w.time);
+  const Moment cause = w.time;
   const double duration = Duration(action);
-  w.time = start + duration;
+  w.time.at += duration;
   w.busy += duration;
+  if (options_.timeline) {
+    std::vector<TimedAction>& timeline = timeline_[static_cast<size_t>(worker)];
+    w.time.index = static_cast<int32_t>(timeline.size());
+    w.time.worker = static_cast<uint16_t>(worker);
+    w.time.wait = Wait::kWorker;
+    timeline.push_back(TimedAction{action, cause.at, w.time.at, cause});
+  }
   const size_t own = Key(action.stage, action.microbatch);
   if (action.kind == ActionKind::kForward) {
     forward_end_[own] = w.time;
@@ -181,43 +235,89 @@ bool Runner::Compute(int worker, const Action& action) {
       Wake(schedule_.WorkerOf(action.stage.Previous()).value());
     }
   }
-  if (options_.timeline) {
-    timeline_[static_cast<size_t>(worker)].push_back(
-        TimedAction{action, start, w.time});
-  }
   return true;
 }
 
+double Runner::WireTime(const Edge& edge, size_t transfer,
+                        Direction direction) const {
+  const std::vector<double>& wire = direction == Direction::kActivation
+                                        ? options_.activation_wire
+                                        : options_.gradient_wire;
+  if (wire.empty()) return 0;
+  return wire[edge.keys[transfer] /
+              static_cast<size_t>(schedule_.microbatches)];
+}
+
+void Runner::NoteArrival(const Edge& edge, size_t transfer, double left,
+                         double arrived) {
+  if (!options_.timeline) return;
+  output_left_[edge.keys[transfer]] = left;
+  output_acknowledged_[edge.keys[transfer]] = arrived + options_.latency;
+}
+
+void Runner::Advance(int index) {
+  Edge& edge = edges_[static_cast<size_t>(index)];
+  const Direction direction = table_.id(index).direction;
+  while (edge.arrived.size() < edge.sent.size()) {
+    const size_t n = edge.arrived.size();
+    Moment start = edge.sent[n];
+    if (start.wait == Wait::kWorker) start.wait = Wait::kArrival;
+    const int64_t granter = static_cast<int64_t>(n) - edge.depth;
+    if (!options_.unlimited_depth && granter >= 0) {
+      const size_t reached = static_cast<size_t>(granter);
+      if (edge.reached.size() <= reached) return;
+      TakeLater(Delayed(edge.reached[reached], options_.latency, Wait::kGrant),
+                &start);
+    }
+    TakeLater(edge.wire_free, &start);
+    start.at += WireTime(edge, n, direction);
+    edge.wire_free = start;
+    const double left = start.at;
+    start.at += options_.latency;
+    if (direction == Direction::kActivation) {
+      NoteArrival(edge, n, left, start.at);
+    }
+    edge.arrived.push_back(start);
+    Wake(edge.from);
+    Wake(edge.to);
+  }
+}
+
 bool Runner::Receive(int worker, const Action& action) {
-  Edge& edge = edges_[static_cast<size_t>(table_.Of(action))];
+  const int index = table_.Of(action);
+  Edge& edge = edges_[static_cast<size_t>(index)];
   Worker& w = At(worker);
   if (edge.reached.size() == edge.received) {
     edge.reached.push_back(w.time);
-    Wake(edge.from);
+    Advance(index);
   }
-  if (edge.sent.size() <= edge.received) return false;
-  w.time = std::max(w.time, edge.sent[edge.received]);
+  if (edge.arrived.size() <= edge.received) return false;
+  TakeLater(edge.arrived[edge.received], &w.time);
   ++edge.received;
   return true;
 }
 
 bool Runner::Await(int worker, const Action& action) {
   const Edge& edge = edges_[static_cast<size_t>(table_.Of(action))];
-  if (options_.unlimited_depth) return true;
-  const int64_t sent = static_cast<int64_t>(edge.sent.size());
-  // The RECV that grants the transfer that must be acknowledged.
-  const int64_t granter = sent - schedule_.send_budget - edge.depth;
-  if (granter < 0) return true;
-  const size_t index = static_cast<size_t>(granter);
-  if (edge.reached.size() <= index) return false;
-  At(worker).time = std::max(At(worker).time, edge.reached[index]);
+  const int64_t last =
+      static_cast<int64_t>(edge.sent.size()) - schedule_.send_budget;
+  if (last < 0) return true;
+  const size_t acknowledged = static_cast<size_t>(last);
+  if (edge.arrived.size() <= acknowledged) return false;
+  TakeLater(
+      Delayed(edge.arrived[acknowledged], options_.latency, Wait::kRelease),
+      &At(worker).time);
   return true;
 }
 
 void Runner::Send(int worker, const Action& action) {
-  Edge& edge = edges_[static_cast<size_t>(table_.Of(action))];
+  const int index = table_.Of(action);
+  Edge& edge = edges_[static_cast<size_t>(index)];
   edge.sent.push_back(At(worker).time);
-  Wake(edge.to);
+  if (options_.timeline || !options_.activation_wire.empty()) {
+    edge.keys.push_back(Key(action.stage, action.microbatch));
+  }
+  Advance(index);
 }
 
 bool Runner::Reduce(int worker, const Action& action) {
@@ -230,11 +330,11 @@ bool Runner::Reduce(int worker, const Action& action) {
     const auto self = std::find(end, meeting.members.end(), worker);
     std::iter_swap(end, self);
     ++meeting.arrived;
-    meeting.time = std::max(meeting.time, At(worker).time);
+    TakeLater(At(worker).time, &meeting.time);
     if (meeting.arrived < meeting.members.size()) return false;
     for (const int member : meeting.members) Wake(member);
   }
-  At(worker).time = std::max(At(worker).time, meeting.time);
+  TakeLater(Delayed(meeting.time, 0, Wait::kTied), &At(worker).time);
   return true;
 }
 
@@ -266,11 +366,35 @@ ListRun Runner::Run() {
   return run;
 }
 
+// Without communication actions: as if sent at once, on a wire of its own.
+void Runner::NoteUnlowered() {
+  for (StageIndex stage(0); stage.value() < schedule_.stages(); ++stage) {
+    if (!schedule_.SendsActivation(stage)) continue;
+    const double wire = options_.activation_wire.empty()
+                            ? 0
+                            : options_.activation_wire[stage.index()];
+    for (MicrobatchIndex m(0); m.value() < schedule_.microbatches; ++m) {
+      const size_t key = Key(stage, m);
+      if (forward_end_[key].at == kNotYet) continue;
+      output_left_[key] = forward_end_[key].at + wire;
+      output_acknowledged_[key] = output_left_[key] + 2 * options_.latency;
+    }
+  }
+}
+
+// Gives the memory of `moments` back.
+std::vector<double> Times(std::vector<Moment> moments) {
+  std::vector<double> times;
+  times.reserve(moments.size());
+  for (const Moment& moment : moments) times.push_back(moment.at);
+  return times;
+}
+
 void Runner::Finish(ListRun* run) {
   run->finished = true;
   int stuck = 0;
   for (int w = 0; w < schedule_.workers; ++w) {
-    run->makespan = std::max(run->makespan, At(w).time);
+    TakeLater(At(w).time, &run->last);
     run->busy.push_back(At(w).busy);
     if (At(w).next == List(w).size()) continue;
     run->finished = false;
@@ -279,13 +403,18 @@ void Runner::Finish(ListRun* run) {
                     " waits at its action ", At(w).next, ", ",
                     ToString(List(w)[At(w).next]));
   }
+  run->makespan = run->last.at;
   if (stuck > 8) absl::StrAppend(&run->stuck, " and ", stuck - 8, " more");
   for (int e = 0; e < table_.size(); ++e) {
-    Edge& edge = edges_[static_cast<size_t>(e)];
-    run->edges.push_back(
-        EdgeRun{table_.id(e), std::move(edge.sent), std::move(edge.reached)});
+    EdgeRun& edge = run->edges.emplace_back();
+    edge.edge = table_.id(e);
+    edge.sent = Times(std::move(edges_[static_cast<size_t>(e)].sent));
+    edge.reached = Times(std::move(edges_[static_cast<size_t>(e)].reached));
   }
+  if (options_.timeline && !schedule_.lowered()) NoteUnlowered();
   run->timeline = std::move(timeline_);
+  run->output_left = std::move(output_left_);
+  run->output_acknowledged = std::move(output_acknowledged_);
 }
 
 }  // namespace
@@ -296,6 +425,13 @@ absl::StatusOr<ListRun> RunLists(const Schedule& schedule,
   if (options.durations.size() != schedule.placement.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("durations for ", options.durations.size(),
+                     " stages, but the schedule has ", schedule.stages()));
+  }
+  for (const std::vector<double>* wire :
+       {&options.activation_wire, &options.gradient_wire}) {
+    if (wire->empty() || wire->size() == schedule.placement.size()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("wire times for ", wire->size(),
                      " stages, but the schedule has ", schedule.stages()));
   }
   Runner runner(schedule, options);

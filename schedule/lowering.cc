@@ -21,8 +21,7 @@ constexpr int kAbsent = -1;
 
 size_t Size(int value) { return static_cast<size_t>(value); }
 
-absl::Status CheckInput(const Schedule& compute,
-                        const LoweringOptions& options) {
+absl::Status CheckOptions(const LoweringOptions& options) {
   if (options.send_budget < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "send_budget is ", options.send_budget, "; it must be at least 1"));
@@ -32,10 +31,20 @@ absl::Status CheckInput(const Schedule& compute,
         absl::StrCat("max_receive_depth is ", options.max_receive_depth,
                      "; it must be at least 1, or 0 for no limit"));
   }
-  SC_RETURN_IF_ERROR(CheckShape(compute));
-  if (compute.lowered()) {
+  return absl::OkStatus();
+}
+
+absl::Status CheckInput(const Schedule& schedule,
+                        const LoweringOptions& options) {
+  SC_RETURN_IF_ERROR(CheckOptions(options));
+  SC_RETURN_IF_ERROR(CheckShape(schedule));
+  if (schedule.lowered()) {
     return absl::InvalidArgumentError("the schedule is lowered already");
   }
+  return absl::OkStatus();
+}
+
+absl::Status CheckComputeOnly(const Schedule& compute) {
   for (size_t w = 0; w < compute.actions.size(); ++w) {
     for (const Action& action : compute.actions[w]) {
       if (IsCompute(action.kind)) continue;
@@ -65,6 +74,7 @@ class Lowering {
       : compute_(compute), options_(options), table_(compute) {}
 
   absl::StatusOr<Schedule> Run();
+  absl::StatusOr<Schedule> RunWithTransfers();
 
  private:
   absl::Status IndexConsumers();
@@ -72,6 +82,7 @@ class Lowering {
   absl::Status AddTransfer(int edge, const Action& producer);
   void PlaceReceives();
   void EmitLists();
+  void AddAwaits();
   void EmitTail(const Action& action, std::vector<Action>* list) const;
   void AddTiedReductions();
   absl::Status PlanDepths();
@@ -104,7 +115,10 @@ absl::Status Lowering::IndexConsumers() {
   for (size_t w = 0; w < compute_.actions.size(); ++w) {
     const std::vector<Action>& list = compute_.actions[w];
     for (size_t i = 0; i < list.size(); ++i) {
-      if (list[i].kind == ActionKind::kBackwardWeight) continue;
+      if (!IsCompute(list[i].kind) ||
+          list[i].kind == ActionKind::kBackwardWeight) {
+        continue;
+      }
       const bool forward = list[i].kind == ActionKind::kForward;
       has_backward_ |= !forward;
       int& at =
@@ -208,6 +222,26 @@ void Lowering::EmitLists() {
       EmitTail(compute_.actions[w][i], &list);
     }
     result_.actions[w] = std::move(list);
+  }
+}
+
+void Lowering::AddAwaits() {
+  result_ = compute_;
+  result_.send_budget = options_.send_budget;
+  for (std::vector<Action>& list : result_.actions) {
+    std::vector<Action> with_awaits;
+    with_awaits.reserve(list.size() + list.size() / 2);
+    for (const Action& action : list) {
+      if (IsSend(action.kind)) {
+        Action await = action;
+        await.kind = action.kind == ActionKind::kSendActivation
+                         ? ActionKind::kAwaitActivationRelease
+                         : ActionKind::kAwaitGradientRelease;
+        with_awaits.push_back(await);
+      }
+      with_awaits.push_back(action);
+    }
+    list = std::move(with_awaits);
   }
 }
 
@@ -344,12 +378,46 @@ absl::StatusOr<Schedule> Lowering::Run() {
   return std::move(result_);
 }
 
+absl::StatusOr<Schedule> Lowering::RunWithTransfers() {
+  SC_RETURN_IF_ERROR(IndexConsumers());
+  AddAwaits();
+  AddTiedReductions();
+  SC_RETURN_IF_ERROR(PlanDepths());
+  SC_RETURN_IF_ERROR(ProveLive());
+  PlanPools();
+  return std::move(result_);
+}
+
+absl::Status CheckTransfers(const Schedule& transfers) {
+  for (size_t w = 0; w < transfers.actions.size(); ++w) {
+    for (const Action& action : transfers.actions[w]) {
+      if (IsCompute(action.kind) || IsSend(action.kind) ||
+          IsReceive(action.kind)) {
+        continue;
+      }
+      return absl::InvalidArgumentError(
+          absl::StrCat("w", w, ": ", ToString(action),
+                       " is neither computation nor a transfer; lowering adds "
+                       "it"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Schedule> Lower(const Schedule& compute,
                                const LoweringOptions& options) {
   SC_RETURN_IF_ERROR(CheckInput(compute, options));
+  SC_RETURN_IF_ERROR(CheckComputeOnly(compute));
   return Lowering(compute, options).Run();
+}
+
+absl::StatusOr<Schedule> LowerWithTransfers(const Schedule& transfers,
+                                            const LoweringOptions& options) {
+  SC_RETURN_IF_ERROR(CheckInput(transfers, options));
+  SC_RETURN_IF_ERROR(CheckTransfers(transfers));
+  return Lowering(transfers, options).RunWithTransfers();
 }
 
 }  // namespace stagecoach::schedule

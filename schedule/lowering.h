@@ -29,6 +29,14 @@ struct LoweringOptions {
 absl::StatusOr<Schedule> Lower(const Schedule& compute,
                                const LoweringOptions& options);
 
+// For lists that have their SENDs and RECVs already, from another program:
+// keeps their order and adds what is missing to run them (an AWAIT_RELEASE
+// before each SEND, receive depths, pool sizes, tied reductions). `send_budget`
+// of `transfers` must be 0. kInvalidArgument as Lower; whether sends and
+// receives match is the verifier's to say. Pure.
+absl::StatusOr<Schedule> LowerWithTransfers(const Schedule& transfers,
+                                            const LoweringOptions& options);
+
 }  // namespace stagecoach::schedule
 
 #endif  // STAGECOACH_SCHEDULE_LOWERING_H_

@@ -205,6 +205,59 @@ std::string Refusal(const Schedule& compute,
   return std::string(schedule.status().message());
 }
 
+TEST(LoweringTest, GradientsGoOnAfterTheInputGradientNotTheWeights) {
+  const Schedule schedule =
+      Lowered(MakeSchedule(1, 1, {"0F0 0I0 0W0", "1F0 1I0 1W0"}));
+  EXPECT_EQ(Join(schedule.actions[1]),
+            "1RECV_F0 1F0 1I0 1AWAIT_RELEASE_B0 1SEND_B0 1W0");
+  EXPECT_EQ(Join(schedule.actions[0]),
+            "0F0 0AWAIT_RELEASE_F0 0SEND_F0 0RECV_B0 0I0 0W0");
+}
+
+// Stages 1 and 2 are both on worker 1: nothing crosses a wire between them, in
+// neither direction.
+TEST(LoweringTest, TheTurnOfAVIsHandedOverInsideTheWorker) {
+  const Schedule schedule = Lowered(Generated("zbv", 2, 2, 1));
+  EXPECT_EQ(Join(schedule.actions[1]),
+            "1RECV_F0 1F0 2F0 2AWAIT_RELEASE_F0 2SEND_F0 2RECV_B0 2I0 2W0 1I0 "
+            "1AWAIT_RELEASE_B0 1SEND_B0 1W0");
+  EXPECT_EQ(Join(schedule.actions[0]),
+            "0F0 0AWAIT_RELEASE_F0 0SEND_F0 3RECV_F0 3F0 3I0 "
+            "3AWAIT_RELEASE_B0 3SEND_B0 3W0 0RECV_B0 0I0 0W0");
+}
+
+// Between two workers of a V activations and gradients go both ways: four
+// edges, each a FIFO of its own.
+TEST(LoweringTest, DualPipeVUsesBothDirectionsBetweenNeighbours) {
+  Schedule schedule = Lowered(Generated("dualpipe-v", 3, 2, 8));
+  EXPECT_EQ(schedule.edges.size(), 8u);
+  for (const Direction direction :
+       {Direction::kActivation, Direction::kGradient}) {
+    for (const auto& [from, to] :
+         std::vector<std::pair<int, int>>{{0, 1}, {1, 0}, {1, 2}, {2, 1}}) {
+      EXPECT_NE(FindPlan(&schedule, from, to, direction), nullptr);
+    }
+  }
+  EXPECT_EQ(Verify(schedule).ToStatus(), absl::OkStatus());
+}
+
+TEST(LoweringTest, ListsWithTransfersKeepTheirOrder) {
+  const Schedule schedule = *LowerWithTransfers(
+      MakeSchedule(2, 1,
+                   {"0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0RECV_B1 0B0 0B1",
+                    "1RECV_F0 1RECV_F1 1F0 1F1 1B0 1SEND_B0 1B1 1SEND_B1"}),
+      Budget(1));
+  EXPECT_EQ(Join(schedule.actions[1]),
+            "1RECV_F0 1RECV_F1 1F0 1F1 1B0 1AWAIT_RELEASE_B0 1SEND_B0 1B1 "
+            "1AWAIT_RELEASE_B1 1SEND_B1");
+  EXPECT_EQ(Verify(schedule).ToStatus(), absl::OkStatus());
+  EXPECT_THAT(LowerWithTransfers(
+                  MakeSchedule(1, 1, {"0F0 0AWAIT_RELEASE_F0", "1F0"}), {})
+                  .status()
+                  .message(),
+              HasSubstr("neither computation nor a transfer"));
+}
+
 TEST(LoweringTest, ListsThatCannotRunInOrderAreRefused) {
   EXPECT_THAT(
       Refusal(MakeSchedule(2, 1, {"0F0 0B0 0F1 0B1", "1F0 1F1 1B0 1B1"})),

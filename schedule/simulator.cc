@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "schedule/list_run.h"
+#include "schedule/simulated_memory.h"
 
 namespace stagecoach::schedule {
 namespace {
@@ -33,10 +34,51 @@ absl::Status CheckCosts(const Schedule& schedule,
   return absl::OkStatus();
 }
 
+absl::Status CheckBytes(const Schedule& schedule,
+                        const SimulateOptions& options) {
+  const size_t count = options.bytes.size();
+  if (count > 1 && count != schedule.placement.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("bytes for ", count,
+                     " stages; give one for all or one for each of the ",
+                     schedule.stages()));
+  }
+  for (const StageBytes& bytes : options.bytes) {
+    if (bytes.in_flight >= 0 && bytes.output >= 0) continue;
+    return absl::InvalidArgumentError("bytes of a stage are negative");
+  }
+  for (const double value : {options.latency, options.bandwidth}) {
+    if (std::isfinite(value) && value >= 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "latency or bandwidth is ", value, "; it must be 0 or more"));
+  }
+  return absl::OkStatus();
+}
+
+// Wire times by stage: of its output, and of its input's gradient, which is as
+// large as the output of the stage before.
+void SetWires(const Schedule& schedule, const SimulateOptions& simulate,
+              ListRunOptions* options) {
+  options->latency = simulate.latency;
+  if (simulate.bytes.empty() || simulate.bandwidth == 0) return;
+  options->gradient_wire.push_back(0);
+  for (size_t s = 0; s < schedule.placement.size(); ++s) {
+    const StageBytes& bytes =
+        simulate.bytes.size() == 1 ? simulate.bytes[0] : simulate.bytes[s];
+    const double wire = static_cast<double>(bytes.output) / simulate.bandwidth;
+    options->activation_wire.push_back(wire);
+    if (s + 1 < schedule.placement.size()) {
+      options->gradient_wire.push_back(wire);
+    }
+  }
+}
+
 ListRunOptions RunOptions(const Schedule& schedule,
-                          const std::vector<StageCosts>& costs) {
+                          const SimulateOptions& simulate) {
+  const std::vector<StageCosts>& costs = simulate.costs;
   ListRunOptions options;
   options.timeline = true;
+  SetWires(schedule, simulate, &options);
   for (size_t s = 0; s < schedule.placement.size(); ++s) {
     const StageCosts& c = costs.size() == 1 ? costs[0] : costs[s];
     ComputeDurations durations;
@@ -95,6 +137,26 @@ void CountPeaks(const Schedule& schedule, std::vector<WorkerTimes>* workers) {
   }
 }
 
+// Backwards from what ends last, each time to what its start waited for.
+std::vector<CriticalAction> CriticalPath(const ListRun& run) {
+  std::vector<CriticalAction> path;
+  Moment at = run.last;
+  while (at.index >= 0) {
+    const TimedAction& timed =
+        run.timeline[at.worker][static_cast<size_t>(at.index)];
+    if (!path.empty()) path.back().waited = path.back().start - timed.end;
+    CriticalAction& step = path.emplace_back();
+    step.worker = WorkerIndex(at.worker);
+    step.action = timed.action;
+    step.start = timed.start;
+    step.end = timed.end;
+    step.wait = timed.cause.wait;
+    at = timed.cause;
+  }
+  std::reverse(path.begin(), path.end());
+  return path;
+}
+
 std::vector<TimelineEntry> Entries(const std::vector<TimedAction>& actions) {
   std::vector<TimelineEntry> entries;
   entries.reserve(actions.size());
@@ -106,11 +168,32 @@ std::vector<TimelineEntry> Entries(const std::vector<TimedAction>& actions) {
 
 }  // namespace
 
+absl::string_view WaitName(Wait wait) {
+  switch (wait) {
+    case Wait::kNothing:
+      return "";
+    case Wait::kWorker:
+      return "worker";
+    case Wait::kHandOff:
+      return "hand-off";
+    case Wait::kArrival:
+      return "arrival";
+    case Wait::kGrant:
+      return "grant";
+    case Wait::kRelease:
+      return "release";
+    case Wait::kTied:
+      return "tied";
+  }
+  return "";
+}
+
 absl::StatusOr<SimulateResult> Simulate(const Schedule& schedule,
                                         const SimulateOptions& options) {
   SC_RETURN_IF_ERROR(CheckCosts(schedule, options.costs));
+  SC_RETURN_IF_ERROR(CheckBytes(schedule, options));
   SC_ASSIGN_OR_RETURN(const ListRun run,
-                      RunLists(schedule, RunOptions(schedule, options.costs)));
+                      RunLists(schedule, RunOptions(schedule, options)));
   if (!run.finished) {
     return absl::FailedPreconditionError(
         absl::StrCat("the lists deadlock: ", run.stuck,
@@ -133,6 +216,8 @@ absl::StatusOr<SimulateResult> Simulate(const Schedule& schedule,
   for (const auto& actions : run.timeline) {
     result.timeline.push_back(Entries(actions));
   }
+  result.critical_path = CriticalPath(run);
+  if (!options.bytes.empty()) CountMemory(schedule, options, run, &result);
   return result;
 }
 

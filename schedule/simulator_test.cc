@@ -1,5 +1,9 @@
 #include "schedule/simulator.h"
 
+#include <algorithm>
+#include <random>
+#include <string>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "schedule/generator.h"
@@ -152,6 +156,145 @@ TEST(SimulatorTest, MalformedSchedulesAreRefusedNotRun) {
   schedule.edges.clear();
   EXPECT_EQ(Simulate(schedule).status().code(),
             absl::StatusCode::kInvalidArgument);
+}
+
+// 10 bytes at 5 per unit and a latency of 3: 5 each way.
+TEST(SimulatorTest, TransfersTakeLatencyAndBytesOverBandwidth) {
+  SimulateOptions options = Costs({{1, 1, 1}});
+  options.bytes = {{0, 10}};
+  options.bandwidth = 5;
+  options.latency = 3;
+  for (const bool lowered : {false, true}) {
+    Schedule schedule = MakeSchedule(1, 1, {"0F0 0B0", "1F0 1B0"});
+    if (lowered) schedule = *Lower(schedule, {});
+    const SimulateResult result = Simulated(schedule, options);
+    EXPECT_EQ(result.timeline[1][0].start, 1 + 5);
+    EXPECT_EQ(result.timeline[0][1].start, 1 + 5 + 3 + 5);
+    EXPECT_EQ(result.makespan, 16);
+  }
+}
+
+// Three outputs are there at 1, 2 and 3; each occupies the wire for 4.
+TEST(SimulatorTest, AWireCarriesOneTransferAtATime) {
+  SimulateOptions options = Costs({{1, 1, 1}});
+  options.bytes = {{0, 4}};
+  options.bandwidth = 1;
+  LoweringOptions lowering;
+  lowering.send_budget = 3;
+  const SimulateResult result =
+      Simulated(*Lower(Generated("gpipe", 2, 1, 3), lowering), options);
+  EXPECT_EQ(result.timeline[1][0].start, 5);
+  EXPECT_EQ(result.timeline[1][1].start, 9);
+  EXPECT_EQ(result.timeline[1][2].start, 13);
+}
+
+// F 2 and 3, B 5 and 2: both forwards, then both backwards.
+TEST(SimulatorTest, CriticalPathNamesActionsAndWaits) {
+  SimulateOptions options = Costs({{2, 4, 1}, {3, 1, 1}});
+  options.latency = 1;
+  const SimulateResult result = Simulated(
+      *Lower(MakeSchedule(1, 1, {"0F0 0B0", "1F0 1B0"}), {}), options);
+  std::vector<std::string> path;
+  for (const CriticalAction& step : result.critical_path) {
+    path.push_back(ToString(step.action) + " " +
+                   std::string(WaitName(step.wait)));
+  }
+  EXPECT_EQ(path, (std::vector<std::string>{"0F0 ", "1F0 arrival", "1B0 worker",
+                                            "0B0 arrival"}));
+  EXPECT_EQ(result.critical_path[1].waited, 1);
+  EXPECT_EQ(result.critical_path[2].waited, 0);
+}
+
+// Worker 0 waits for its budget (see BudgetAndDepthHoldTheSenderBack).
+TEST(SimulatorTest, CriticalPathSeesABudgetThatIsTooSmall) {
+  LoweringOptions lowering;
+  lowering.send_budget = 1;
+  Schedule schedule = *Lower(Generated("gpipe", 2, 1, 8), lowering);
+  FindPlan(&schedule, 0, 1, Direction::kActivation)->receive_depth = 0;
+  const SimulateResult result =
+      Simulated(schedule, Costs({{10, 1, 1}, {9, 1, 1}}));
+  bool release = false;
+  for (const CriticalAction& step : result.critical_path) {
+    release |= step.wait == Wait::kRelease || step.wait == Wait::kGrant ||
+               step.wait == Wait::kArrival;
+  }
+  EXPECT_TRUE(release);
+}
+
+// Its parts add up to the makespan, whatever the costs.
+TEST(SimulatorTest, CriticalPathIsAsLongAsTheStep) {
+  const uint32_t seed = 3;
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<double> cost(0.1, 3);
+  for (const Generator& generator : Generators()) {
+    const int v = std::max(1, generator.only_stages_per_worker);
+    SimulateOptions options = Costs({});
+    for (int s = 0; s < 4 * v; ++s) {
+      options.costs.push_back({cost(random), cost(random), cost(random)});
+    }
+    options.latency = cost(random);
+    const SimulateResult result =
+        Simulated(*Lower(Generated(generator.kind, 4, v, 9), {}), options);
+    double at = 0;
+    for (const CriticalAction& step : result.critical_path) {
+      EXPECT_NEAR(step.start, at + step.waited, 1e-9) << generator.kind;
+      EXPECT_GE(step.waited, 0);
+      at = step.end;
+    }
+    EXPECT_NEAR(result.critical_path.back().end, result.makespan, 1e-9)
+        << generator.kind << ", seed " << seed;
+  }
+}
+
+TEST(SimulatorTest, BytesInFlightFollowTheCountsOverTime) {
+  SimulateOptions options;
+  options.bytes = {{100, 7}};
+  for (const Generator& generator : Generators()) {
+    if (!generator.trains) continue;
+    const int v = std::max(1, generator.only_stages_per_worker);
+    const SimulateResult result =
+        Simulated(*Lower(Generated(generator.kind, 4, v, 9), {}), options);
+    for (size_t w = 0; w < 4; ++w) {
+      const WorkerTimes& worker = result.workers[w];
+      EXPECT_EQ(worker.peak_in_flight_bytes, 100 * worker.peak_in_flight);
+      EXPECT_EQ(result.memory[w].back().in_flight_bytes, 0);
+      EXPECT_EQ(result.memory[w].back().held_output_bytes, 0);
+      EXPECT_GT(worker.receive_pool_bytes, 0);
+    }
+  }
+}
+
+// 1F1B, stage 0 of 4: min(M, P) outputs without release; one if transfers take
+// no time; 1 + K if acknowledgements take longer than forwards.
+TEST(SimulatorTest, ReleasePolicyDecidesWhatIsHeld) {
+  const Schedule schedule = *Lower(Generated("1f1b", 4, 1, 8), {});
+  const auto held = [&schedule](ReleasePolicy release, double latency) {
+    SimulateOptions options;
+    options.bytes = {{0, 1}};
+    options.latency = latency;
+    options.release = release;
+    return Simulated(schedule, options).workers[0].peak_held_output_bytes;
+  };
+  EXPECT_EQ(held(ReleasePolicy::kNever, 0), 4);
+  EXPECT_EQ(held(ReleasePolicy::kAcknowledged, 0), 1);
+  EXPECT_EQ(held(ReleasePolicy::kSent, 0), 1);
+  EXPECT_EQ(held(ReleasePolicy::kSent, 1.5), 1);
+  EXPECT_EQ(held(ReleasePolicy::kAcknowledged, 1.5), 3);
+  EXPECT_EQ(held(ReleasePolicy::kNever, 1.5), 4);
+}
+
+TEST(SimulatorTest, BytesAndBandwidthThatDoNotFitAreRefused) {
+  const Schedule schedule = MakeSchedule(1, 1, {"0F0 0B0", "1F0 1B0"});
+  SimulateOptions bytes;
+  bytes.bytes = {{1, 1}, {1, 1}, {1, 1}};
+  SimulateOptions negative;
+  negative.bytes = {{-1, 1}};
+  SimulateOptions latency;
+  latency.latency = -1;
+  for (const SimulateOptions& options : {bytes, negative, latency}) {
+    EXPECT_EQ(Simulate(schedule, options).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
 }
 
 TEST(SimulatorTest, FreeWorkHasNoBubble) {

@@ -17,7 +17,6 @@
 namespace stagecoach::schedule {
 namespace {
 
-using testing::LoopedBreadthFirst;
 using testing::RunNaively;
 using testing::SplitBackward;
 
@@ -32,18 +31,19 @@ class Mutator {
   Schedule Original() {
     const int p = Pick(1, 5);
     const int m = Pick(1, 7);
-    Schedule compute;
-    const int kind = Pick(0, 3);
-    if (kind == 3) {
-      compute = LoopedBreadthFirst(p, Pick(1, 3), m);
-    } else {
-      GenerateOptions options;
-      options.workers = p;
-      options.microbatches = m;
-      options.stages_per_worker = kind == 2 ? Pick(1, 3) : 1;
-      compute =
-          *Generate(Generators()[static_cast<size_t>(kind)].kind, options);
+    std::vector<Generator> kinds;
+    for (const Generator& generator : Generators()) {
+      if (generator.trains) kinds.push_back(generator);
     }
+    const Generator& kind =
+        kinds[static_cast<size_t>(Pick(0, static_cast<int>(kinds.size()) - 1))];
+    GenerateOptions shape;
+    shape.workers = p;
+    shape.microbatches = m;
+    shape.stages_per_worker = kind.only_stages_per_worker == 0
+                                  ? Pick(1, 3)
+                                  : kind.only_stages_per_worker;
+    Schedule compute = *Generate(kind.kind, shape);
     if (Pick(0, 2) == 0) compute = SplitBackward(compute);
     LoweringOptions options;
     options.send_budget = Pick(1, 3);

@@ -1,9 +1,11 @@
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "schedule/formats/check.h"
 #include "schedule/formats/formats.h"
+#include "schedule/formats/pytorch_csv.h"
 
 namespace stagecoach::schedule {
 namespace {
@@ -16,6 +18,13 @@ bool LooksLikeText(absl::string_view contents) {
   return true;
 }
 
+// A row of cells, the first of which is an action or empty.
+bool LooksLikeCsv(absl::string_view contents) {
+  if (contents.empty() || !LooksLikeText(contents)) return false;
+  return absl::ascii_isdigit(static_cast<unsigned char>(contents[0])) ||
+         contents[0] == '(' || contents[0] == ',';
+}
+
 absl::StatusOr<Schedule> Parse(absl::string_view contents) {
   if (absl::StartsWith(contents, formats::kFormatName)) {
     return ParseText(contents);
@@ -24,13 +33,14 @@ absl::StatusOr<Schedule> Parse(absl::string_view contents) {
   if (start != absl::string_view::npos && contents[start] == '{') {
     return ParseJson(contents);
   }
+  if (LooksLikeCsv(contents)) return ParsePytorchCsv(contents);
   // Protobuf starts with the tag of one of the first fields: no text.
   if (LooksLikeText(contents)) {
     return formats::ErrorAt(
         contents, 0,
         absl::StrCat("not a schedule: expected a line \"", formats::kFormatName,
                      " ", formats::kVersion,
-                     " ...\", a JSON object, or protobuf"));
+                     " ...\", a JSON object, PyTorch's CSV, or protobuf"));
   }
   absl::StatusOr<Schedule> schedule = ParseProtoBytes(contents);
   if (schedule.ok()) return schedule;

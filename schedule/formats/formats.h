@@ -28,7 +28,8 @@ absl::StatusOr<Schedule> FromProto(const v1::Schedule& proto);
 std::string ToProtoBytes(const Schedule& schedule);
 absl::StatusOr<Schedule> ParseProtoBytes(absl::string_view bytes);
 
-// Recognises the form by its first bytes (text header, '{', else protobuf).
+// Recognises the form by its first bytes (text header, '{', a digit, ',' or '('
+// for PyTorch's CSV (pytorch_csv.h), else protobuf).
 // `name` is the file's name for messages: "name:line:column: ...".
 absl::StatusOr<Schedule> ParseAny(absl::string_view contents,
                                   absl::string_view name);

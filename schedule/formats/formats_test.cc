@@ -41,7 +41,9 @@ std::vector<Schedule> Samples() {
     for (const int workers : {1, 3}) {
       GenerateOptions options;
       options.workers = workers;
-      options.stages_per_worker = generator.only_stages_per_worker == 0 ? 2 : 1;
+      options.stages_per_worker = generator.only_stages_per_worker == 0
+                                      ? 2
+                                      : generator.only_stages_per_worker;
       options.microbatches = 12;
       samples.push_back(*Generate(generator.kind, options));
       samples.push_back(*Lower(samples.back(), lower));

@@ -1,5 +1,6 @@
 #include "schedule/generators/builder.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,16 @@ Action Forward(int stage, int microbatch) {
 
 Action Backward(int stage, int microbatch) {
   return Action{ActionKind::kBackward, StageIndex(stage),
+                MicrobatchIndex(microbatch)};
+}
+
+Action BackwardInput(int stage, int microbatch) {
+  return Action{ActionKind::kBackwardInput, StageIndex(stage),
+                MicrobatchIndex(microbatch)};
+}
+
+Action BackwardWeight(int stage, int microbatch) {
+  return Action{ActionKind::kBackwardWeight, StageIndex(stage),
                 MicrobatchIndex(microbatch)};
 }
 
@@ -29,6 +40,45 @@ std::vector<WorkerIndex> ContiguousPlacement(const GenerateOptions& options) {
     placement.push_back(WorkerIndex(s / options.stages_per_worker));
   }
   return placement;
+}
+
+std::vector<WorkerIndex> VShapedPlacement(const GenerateOptions& options) {
+  std::vector<WorkerIndex> placement;
+  for (int w = 0; w < options.workers; ++w) {
+    placement.push_back(WorkerIndex(w));
+  }
+  for (int w = options.workers - 1; w >= 0; --w) {
+    placement.push_back(WorkerIndex(w));
+  }
+  return placement;
+}
+
+std::vector<Action> OneForwardOneBackwardList(int stage, int microbatches,
+                                              int warm_up) {
+  const int first = std::clamp(warm_up, 1, microbatches);
+  std::vector<Action> list;
+  for (int m = 0; m < first; ++m) list.push_back(Forward(stage, m));
+  for (int m = 0; m < microbatches; ++m) {
+    list.push_back(Backward(stage, m));
+    if (first + m < microbatches) list.push_back(Forward(stage, first + m));
+  }
+  return list;
+}
+
+std::vector<Action> SplitOneForwardOneBackwardList(int stage, int microbatches,
+                                                   int warm_up, int delay) {
+  const int first = std::clamp(warm_up, 1, microbatches);
+  std::vector<Action> list;
+  for (int m = 0; m < first; ++m) list.push_back(Forward(stage, m));
+  for (int m = 0; m < microbatches; ++m) {
+    list.push_back(BackwardInput(stage, m));
+    if (m >= delay) list.push_back(BackwardWeight(stage, m - delay));
+    if (first + m < microbatches) list.push_back(Forward(stage, first + m));
+  }
+  for (int m = std::max(0, microbatches - delay); m < microbatches; ++m) {
+    list.push_back(BackwardWeight(stage, m));
+  }
+  return list;
 }
 
 Schedule EmptySchedule(absl::string_view kind, const GenerateOptions& options,

@@ -10,7 +10,15 @@ namespace stagecoach::schedule {
 // of generator.cc; the conformance test then runs over it.
 Generator GPipe();
 Generator OneForwardOneBackward();
+Generator Eager1F1B();
 Generator Interleaved();
+Generator LoopedBfs();
+Generator ZbH1();
+Generator ZbH2();
+Generator Zbv();
+Generator VHalf();
+Generator VMin();
+Generator DualPipeV();
 Generator ForwardOnly();
 
 }  // namespace stagecoach::schedule

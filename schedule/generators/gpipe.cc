@@ -4,7 +4,7 @@
 // Pipeline Parallelism", NeurIPS 2019 (arXiv:1811.06965). Backwards ascend, as
 // in PyTorch's ScheduleGPipe (torch.distributed.pipelining), so that each
 // parameter adds up its microbatches in ascending order; the paper's figure
-// draws them descending.
+// draws them descending, and so does `published_order`.
 //
 // Bubble (P-1)T; in flight M.
 
@@ -25,7 +25,8 @@ Schedule GenerateGPipe(const GenerateOptions& options) {
       list.push_back(Forward(worker, m));
     }
     for (int m = 0; m < options.microbatches; ++m) {
-      list.push_back(Backward(worker, m));
+      list.push_back(Backward(
+          worker, options.published_order ? options.microbatches - 1 - m : m));
     }
   }
   return schedule;

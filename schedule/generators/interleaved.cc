@@ -23,7 +23,9 @@ constexpr absl::string_view kKind = "interleaved";
 
 std::vector<int> GroupSizes(const GenerateOptions& options) {
   const int m = options.microbatches;
-  const int groups = std::max(1, m / options.workers);
+  const int wanted =
+      options.group_size == 0 ? options.workers : options.group_size;
+  const int groups = std::max(1, m / wanted);
   std::vector<int> sizes(static_cast<size_t>(groups), m / groups);
   for (int i = 0; i < m % groups; ++i) ++sizes[static_cast<size_t>(i)];
   return sizes;
@@ -48,14 +50,26 @@ std::vector<std::pair<int, int>> Order(const GenerateOptions& options,
   return order;
 }
 
+// Forwards before the first backward. A worker that runs further ahead than the
+// last one by more than a group, when more groups follow, waits for a forward
+// behind a backward that waits for it: groups smaller than P warm up alike on
+// all workers.
+int WarmUp(const GenerateOptions& options, const std::vector<int>& groups,
+           int worker) {
+  const int p = options.workers;
+  const int group = groups.front();
+  if (groups.size() > 1 && group < p) {
+    return 2 * (p - 1) + (options.stages_per_worker - 1) * p;
+  }
+  return 2 * (p - 1 - worker) + (options.stages_per_worker - 1) * group;
+}
+
 std::vector<Action> List(const GenerateOptions& options,
                          const std::vector<int>& groups, int worker) {
   const auto forwards = Order(options, groups, worker, /*descending=*/false);
   const auto backwards = Order(options, groups, worker, /*descending=*/true);
   const size_t warm_up = std::min(
-      forwards.size(),
-      static_cast<size_t>(2 * (options.workers - 1 - worker) +
-                          (options.stages_per_worker - 1) * groups.front()));
+      forwards.size(), static_cast<size_t>(WarmUp(options, groups, worker)));
   std::vector<Action> list;
   size_t next_backward = 0;
   for (size_t i = 0; i < forwards.size(); ++i) {
@@ -89,6 +103,7 @@ Generator Interleaved() {
   generator.kind = kKind;
   generator.description =
       "1F1B over several stages per worker; a bubble V times smaller";
+  generator.takes_group_size = true;
   generator.generate = GenerateInterleaved;
   return generator;
 }

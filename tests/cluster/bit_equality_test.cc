@@ -36,8 +36,8 @@ class BitEqualityTest : public ::testing::Test {
   static std::string BitsOf(const nlohmann::json& result) {
     std::string bits;
     for (const auto& step : result["steps"]) {
-      absl::StrAppend(&bits, step["loss"].dump(), " ",
-                      step["grad_norm"].dump(), "\n");
+      absl::StrAppend(&bits, step["loss"].dump(), " ", step["grad_norm"].dump(),
+                      "\n");
     }
     return bits + result["parameters_sha256"].get<std::string>();
   }

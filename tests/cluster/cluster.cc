@@ -63,7 +63,9 @@ std::string ClientBinary() { return InRunfiles("client/stagecoach"); }
 std::string CoordinatorBinary() {
   return InRunfiles("coordinator/stagecoach-coordinator");
 }
-std::string WorkerBinary() { return InRunfiles("stage_worker/stagecoach-worker"); }
+std::string WorkerBinary() {
+  return InRunfiles("stage_worker/stagecoach-worker");
+}
 std::string FaultyWorkerBinary() {
   return InRunfiles("tests/cluster/faulty_worker");
 }
@@ -162,8 +164,7 @@ std::string Cluster::Logs() const {
 
 CommandResult Cluster::Command(std::vector<std::string> arguments,
                                absl::Duration timeout) const {
-  arguments.insert(arguments.begin(),
-                   {"--endpoint", address_, "-o", "json"});
+  arguments.insert(arguments.begin(), {"--endpoint", address_, "-o", "json"});
   return RunClient(arguments, {}, timeout);
 }
 

@@ -56,8 +56,8 @@ absl::StatusOr<ChildProcess> StartClient(
     const std::vector<std::string>& arguments, const std::string& stderr_file,
     const Environment& environment = {});
 
-// Real coordinator and worker processes on this machine, started one by one as a
-// user would by hand. Destroyed: all are stopped.
+// Real coordinator and worker processes on this machine, started one by one as
+// a user would by hand. Destroyed: all are stopped.
 class Cluster {
  public:
   struct WorkerSpec {
@@ -74,7 +74,9 @@ class Cluster {
 
   const std::string& address() const { return address_; }
   // Worker i is named "w<i>".
-  ChildProcess& worker(int index) { return workers_[static_cast<size_t>(index)]; }
+  ChildProcess& worker(int index) {
+    return workers_[static_cast<size_t>(index)];
+  }
   ChildProcess& coordinator() { return *coordinator_; }
   // Everything on stderr of all processes so far, for failure messages.
   std::string Logs() const;

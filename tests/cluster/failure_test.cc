@@ -138,7 +138,8 @@ class LocalClusterTest : public ::testing::Test {
                      {"TMPDIR", folder_.path()}})
             .value();
     const absl::Time deadline = absl::Now() + absl::Seconds(120);
-    while (absl::Now() < deadline && Stderr().find("step") == std::string::npos) {
+    while (absl::Now() < deadline &&
+           Stderr().find("step") == std::string::npos) {
     }
     return client;
   }
@@ -176,8 +177,7 @@ TEST_F(LocalClusterTest, CtrlCCancelsAndLeavesNothing) {
 TEST_F(LocalClusterTest, AStoppedWorkerFailsTheJobAndIsNotLeftBehind) {
   ChildProcess client = StartRun();
   const pid_t pid = client.pid();
-  const std::set<pid_t> workers =
-      ProcessesNaming(absl::StrCat("w2"));
+  const std::set<pid_t> workers = ProcessesNaming(absl::StrCat("w2"));
   pid_t victim = -1;
   for (pid_t candidate : ChildrenOf(pid)) {
     if (workers.count(candidate) > 0) victim = candidate;

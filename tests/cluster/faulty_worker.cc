@@ -98,9 +98,8 @@ class SlowEngine final : public ForwardingEngine {
 
 template <typename Engine>
 void WrapEngine(PlacementParts* parts, int argument) {
-  parts->engine_factory =
-      [inner = parts->engine_factory,
-       argument](const EngineOptions& options)
+  parts->engine_factory = [inner = parts->engine_factory,
+                           argument](const EngineOptions& options)
       -> absl::StatusOr<std::unique_ptr<StageEngine>> {
     SC_ASSIGN_OR_RETURN(std::unique_ptr<StageEngine> engine, inner(options));
     return std::unique_ptr<StageEngine>(
@@ -114,9 +113,8 @@ void WrapEndpoint(PlacementParts* parts, const std::string& text) {
     std::fprintf(stderr, "FAULTS: %s\n", plan.status().ToString().c_str());
     std::exit(2);
   }
-  parts->endpoint_factory =
-      [inner = parts->endpoint_factory,
-       plan = *plan](const transport::EndpointOptions& options)
+  parts->endpoint_factory = [inner = parts->endpoint_factory, plan = *plan](
+                                const transport::EndpointOptions& options)
       -> absl::StatusOr<std::unique_ptr<transport::Endpoint>> {
     SC_ASSIGN_OR_RETURN(std::unique_ptr<transport::Endpoint> real,
                         inner(options));

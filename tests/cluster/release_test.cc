@@ -129,8 +129,8 @@ TEST_F(ReleaseTest, AcknowledgedHoldsAtMostTheBudgetAndOneMore) {
                   sent - Number(stage, "retained_bytes") -
                       Number(stage, "discarded_bytes"));
         EXPECT_EQ(Number(stage, "retained_bytes"), 0);
-        EXPECT_EQ(sent, Number(stage, "output_bytes") * job.microbatches *
-                            job.steps);
+        EXPECT_EQ(sent,
+                  Number(stage, "output_bytes") * job.microbatches * job.steps);
       }
       // The last stage sends nothing, every other one does.
       EXPECT_EQ(Number(result["stages"].back(), "output_bytes"), 0);
@@ -183,11 +183,11 @@ TEST(ReleaseFaultsTest, ALateReaderOfPoisonedMemoryChangesNothing) {
   auto plain = Cluster::Start(kWorkers).value();
   const std::string expected = BitsOf(RunOn(*plain, job));
   plain.reset();
-  auto delayed =
-      Cluster::Start(FaultyWorkers({{"FAULTS", "delay_receive_polls=5,"
-                                               "delay_ack_polls=3"}},
-                                   true))
-          .value();
+  auto delayed = Cluster::Start(FaultyWorkers({{"FAULTS",
+                                                "delay_receive_polls=5,"
+                                                "delay_ack_polls=3"}},
+                                              true))
+                     .value();
   for (const char* schedule : {"gpipe", "1f1b"}) {
     job.schedule = schedule;
     EXPECT_EQ(BitsOf(RunOn(*delayed, job)), expected) << schedule;
