@@ -95,19 +95,23 @@ std::string UnknownVerb(const std::string& written, const CLI::App* app) {
                    : near);
 }
 
+// Not by the error's name: an ExtrasError bears the command's.
+bool Is(const CLI::ParseError& error, CLI::ExitCodes kind) {
+  return error.get_exit_code() == static_cast<int>(kind);
+}
+
 // What is wrong with the line, in words that help.
 std::string UsageMessage(CLI::App* app, const CLI::ParseError& error) {
   const CLI::App* deepest = DeepestParsed(app);
   const std::vector<std::string> rest = app->remaining(/*recurse=*/true);
-  const bool leftover =
-      error.get_name() == "ExtrasError" || error.get_name() == "RequiredError";
-  if (leftover && !rest.empty()) {
+  const bool required = Is(error, CLI::ExitCodes::RequiredError);
+  if ((required || Is(error, CLI::ExitCodes::ExtrasError)) && !rest.empty()) {
     return absl::StartsWith(rest.front(), "-")
                ? UnknownOption(rest.front(), deepest)
                : UnknownVerb(rest.front(), deepest);
   }
   const std::vector<std::string> verbs = VerbsOf(deepest);
-  if (error.get_name() == "RequiredError" && !verbs.empty()) {
+  if (required && !verbs.empty()) {
     return absl::StrCat("`", PathOf(deepest),
                         "` needs a verb: ", absl::StrJoin(verbs, ", "));
   }

@@ -36,8 +36,9 @@ struct LocalClusterOptions {
   std::string log_folder;
   // Until the coordinator says where it listens.
   absl::Duration start_timeout = absl::Seconds(20);
-  // From SIGTERM to SIGKILL, for all processes together.
-  absl::Duration stop_grace = absl::Seconds(5);
+  // From SIGTERM to SIGKILL, for all processes together. Short, for nothing is
+  // lost by a kill: what a worker holds goes with it.
+  absl::Duration stop_grace = absl::Seconds(2);
 };
 
 // A private coordinator on a free loopback port and workers w0, w1, ... on this

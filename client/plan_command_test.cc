@@ -1,5 +1,6 @@
 #include "client/plan_command.h"
 
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,22 @@ TEST(PlanCommandTest, TakesOverridesBeforeAndAfterTheSpec) {
   EXPECT_EQ(result.document()["workers"][1]["stages"].dump(), "[1,3]");
 }
 
+TEST(PlanCommandTest, ComparesAllSchedulesOnRequest) {
+  EXPECT_FALSE(RunClient({"plan", kTiny, "-o", "json"})
+                   .document()
+                   .contains("alternatives"));
+  const ClientResult result =
+      RunClient({"plan", kTiny, "--compare", "-o", "json"});
+  ASSERT_EQ(result.exit_code, 0) << result.error;
+  const Json alternatives = result.document()["alternatives"];
+  ASSERT_GT(alternatives.size(), 10u);
+  EXPECT_EQ(alternatives.back()["schedule"], "auto");
+  const std::string text = RunClient({"plan", kTiny, "--compare"}).out;
+  EXPECT_THAT(text, HasSubstr("1f1b: verified"));
+  EXPECT_THAT(text, HasSubstr("\n1f1b *"));
+  EXPECT_THAT(text, HasSubstr("; takes "));
+}
+
 // ---- refused specs ----------------------------------------------------------
 
 std::string Spec(const std::string& pipeline) {
@@ -54,6 +71,8 @@ struct BadSpec {
   std::string place;  // line and column
   std::string message;
 };
+
+void PrintTo(const BadSpec& spec, std::ostream* out) { *out << spec.pipeline; }
 
 class BadSpecTest : public testing::TestWithParam<BadSpec> {};
 
@@ -83,8 +102,8 @@ INSTANTIATE_TEST_SUITE_P(
                     BadSpec{"workers = 2\nsend_budget = 0",
                             "11:1:", "pipeline.send_budget"},
                     BadSpec{"workers = 5", "10:1:", "pipeline.workers"},
-                    BadSpec{"workers = 2\nschedule = \"zbv\"",
-                            "11:1:", "not supported yet"},
+                    BadSpec{"workers = 2\nschedule = \"1fb1\"",
+                            "11:1:", "did you mean \"1f1b\"?"},
                     BadSpec{"workers = 2\ntransport = \"tcp\"",
                             "11:1:", "not supported yet"},
                     BadSpec{"workers = = 2", "10:", ""}));

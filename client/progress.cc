@@ -95,6 +95,8 @@ void ProgressPrinter::Update(const v1::Job& event) {
   if (options_.terminal) {
     if (changed || IsTimeFor(kRedrawInterval)) Redraw();
   } else if (changed && event.steps().empty()) {
+    // In the order in which things happened.
+    PrintHeldBack();
     *out_ << "job " << event.id() << " " << state_.state
           << (state_.reason.empty() ? "" : ": ") << state_.reason << std::endl;
   }
@@ -142,9 +144,13 @@ void ProgressPrinter::PrintStepLine(const v1::StepResult& step) {
   last_output_ = clock_->Now();
 }
 
-void ProgressPrinter::Finish() {
+void ProgressPrinter::PrintHeldBack() {
   if (has_held_back_) PrintStepLine(held_back_);
   has_held_back_ = false;
+}
+
+void ProgressPrinter::Finish() {
+  PrintHeldBack();
   if (!line_open_) return;
   Redraw();
   *out_ << std::endl;

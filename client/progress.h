@@ -57,6 +57,7 @@ class ProgressPrinter {
   void TakeStep(const v1::StepResult& step);
   void Redraw();
   void PrintStepLine(const v1::StepResult& step);
+  void PrintHeldBack();
   bool IsTimeFor(absl::Duration interval);
 
   std::ostream* const out_;

@@ -40,7 +40,7 @@ TEST(ProgressBarTest, IsFullAtTheEnd) {
 
 TEST(ProgressBarTest, NarrowTerminalsLoseTheBarFirst) {
   EXPECT_EQ(RenderProgressBar(TwelveOfFifty(), 60),
-            "step 12/50 [=>     ] loss 3.2145  41.2k tokens/s  12.3 s left");
+            "step 12/50 [=>    ] loss 3.2145  41.2k tokens/s  12.3 s left");
   EXPECT_EQ(RenderProgressBar(TwelveOfFifty(), 55),
             "step 12/50 loss 3.2145  41.2k tokens/s  12.3 s left");
 }
@@ -165,6 +165,16 @@ TEST_F(ProgressPrinterTest, ChangesOfStateGetALineOnce) {
   printer.Update(waiting);
   EXPECT_EQ(out_.str(),
             "job j-1 QUEUED\njob j-1 QUEUED: waiting for 1 more worker\n");
+}
+
+TEST_F(ProgressPrinterTest, AStepComesBeforeTheChangeThatFollowedIt) {
+  ProgressPrinter printer(&out_, &clock_, PlainLines(1000));
+  printer.Update(StepEvent(0));
+  printer.Update(StepEvent(1));
+  printer.Update(Event(v1::JOB_STATE_CANCELLING));
+  const size_t step = out_.str().find("step 2/1000 ");
+  ASSERT_NE(step, std::string::npos) << out_.str();
+  EXPECT_LT(step, out_.str().find("job j-1 CANCELLING"));
 }
 
 TEST_F(ProgressPrinterTest, TheTotalComesFromTheSpecOfTheJob) {

@@ -54,7 +54,7 @@ void AddRunCommand(CLI::App* app, Context* context) {
   CLI::App* verb = AddVerb(
       app, "run",
       "Submit a job, follow it to its end, print a summary. Ctrl-C cancels it",
-      {"stagecoach run examples/gpt.toml --local",
+      {"stagecoach run examples/tiny.toml --local",
        "stagecoach run job.toml --set training.steps=5 -o json",
        "stagecoach run job.toml --local --transport shm --keep-logs logs",
        "stagecoach --endpoint 10.0.0.1:7070 run job.toml"});

@@ -14,6 +14,7 @@ namespace stagecoach::client {
 namespace {
 
 using testing::HasSubstr;
+using testing::StartsWith;
 
 std::string Read(const std::string& file) {
   std::stringstream text;
@@ -71,9 +72,6 @@ TEST(ScheduleGenerateTest, TakesBudgetTiedAndStages) {
 }
 
 TEST(ScheduleGenerateTest, RefusesWhatItCannotDo) {
-  EXPECT_THAT(Generate("1f1b", {"-o", "csv"}).error,
-              HasSubstr("-o csv is not supported yet"));
-  EXPECT_EQ(Generate("1f1b", {"-o", "csv"}).exit_code, 2);
   EXPECT_EQ(Generate("1f1b", {"-o", "table"}).exit_code, 2);
   EXPECT_THAT(Generate("1fb1").error, HasSubstr("did you mean \"1f1b\"?"));
   EXPECT_EQ(Generate("1fb1").exit_code, 2);
@@ -130,8 +128,6 @@ TEST(ScheduleVerifyTest, AFileThatIsNoScheduleIsRefusedWithItsPlace) {
   EXPECT_EQ(result.document()["errors"][0]["kind"], "parse");
   EXPECT_THAT(result.error, HasSubstr(file + ":1:1: "));
   EXPECT_EQ(RunClient({"schedule", "verify", "/no/such/file"}).exit_code, 2);
-  EXPECT_THAT(RunClient({"schedule", "verify", "a.csv"}).error,
-              HasSubstr("not supported yet"));
 }
 
 TEST(ScheduleSimulateTest, TakesCosts) {
@@ -171,6 +167,147 @@ TEST(ScheduleShowTest, DrawsTheTimeline) {
   const Json json =
       RunClient({"schedule", "show", file, "-o", "json"}).document();
   EXPECT_EQ(json["workers"][3]["timeline"].size(), 16u);
+}
+
+TEST(ScheduleShowTest, DrawsAPicture) {
+  const std::string file = ScheduleFile("zbv");
+  const std::string picture = MakeFolder() + "/picture.svg";
+  ClientResult result = RunClient({"schedule", "show", file, "--out", picture});
+  EXPECT_EQ(result.exit_code, 0) << result.error;
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(Read(picture), StartsWith("<svg"));
+  EXPECT_THAT(Read(picture), HasSubstr("</svg>"));
+  result =
+      RunClient({"schedule", "show", file, "--out", picture, "-o", "json"});
+  EXPECT_EQ(result.document()["kind"], "zbv");
+}
+
+TEST(ScheduleShowTest, APictureHasTheNameOfOne) {
+  const std::string picture = MakeFolder() + "/picture.png";
+  const ClientResult result =
+      RunClient({"schedule", "show", ScheduleFile("zbv"), "--out", picture});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.error, HasSubstr("ends in .svg"));
+  EXPECT_EQ(Read(picture), "");
+}
+
+// ---- CSV, convert and diff --------------------------------------------------
+
+std::vector<std::string> TwoByTwo(std::vector<std::string> more) {
+  std::vector<std::string> words = {"schedule",       "generate",  "--kind",
+                                    "1f1b",           "--workers", "2",
+                                    "--microbatches", "2"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+constexpr char kComputeCsv[] =
+    "0F0,0F1,0B0,0B1\r\n"
+    "1F0,1B0,1F1,1B1\r\n";
+
+TEST(ScheduleGenerateTest, WritesPyTorchsCsv) {
+  EXPECT_EQ(RunClient(TwoByTwo({"-o", "csv", "--compute-only"})).out,
+            kComputeCsv);
+  EXPECT_EQ(RunClient(TwoByTwo({"-o", "csv"})).out,
+            "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\r\n"
+            "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\r\n");
+}
+
+TEST(ScheduleGenerateTest, ComputeOnlyHasNoCommunication) {
+  const ClientResult result = RunClient(TwoByTwo({"--compute-only"}));
+  const auto parsed = schedule::ParseText(result.out);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_FALSE(parsed->lowered());
+}
+
+TEST(ScheduleCsvTest, EveryToolReadsIt) {
+  const std::string csv = MakeFile("lists.csv", kComputeCsv);
+  EXPECT_EQ(RunClient({"schedule", "verify", csv}).exit_code, 0);
+  EXPECT_EQ(RunClient({"schedule", "show", csv}).exit_code, 0);
+  // (M + P - 1) (F + I + W)
+  EXPECT_EQ(RunClient({"schedule", "simulate", csv, "-o", "json"})
+                .document()["makespan"],
+            9.0);
+  const std::string broken = MakeFile("broken.csv", "0F0,0X1\r\n");
+  const ClientResult result = RunClient({"schedule", "verify", broken});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.error, HasSubstr(broken + ":1:5: "));
+}
+
+TEST(ScheduleConvertTest, AllFormsCarryTheSameSchedule) {
+  const std::string text = ScheduleFile("zbv", {"--tied"});
+  std::string from = text;
+  for (const char* form : {"json", "proto", "text"}) {
+    const std::string to = MakeFolder() + "/converted";
+    const ClientResult result =
+        RunClient({"schedule", "convert", from, "--to", form, "--out", to});
+    EXPECT_EQ(result.exit_code, 0) << result.error;
+    EXPECT_EQ(result.out, "");
+    from = to;
+  }
+  EXPECT_EQ(Read(from), Read(text));
+}
+
+TEST(ScheduleConvertTest, CsvBothWays) {
+  const std::string file = MakeFolder() + "/schedule";
+  ASSERT_EQ(RunClient(TwoByTwo({"--tied", "--out", file})).exit_code, 0);
+  EXPECT_EQ(
+      RunClient({"schedule", "convert", file, "--to", "csv", "--compute-only"})
+          .out,
+      kComputeCsv);
+  const ClientResult back =
+      RunClient({"schedule", "convert", MakeFile("lists.csv", kComputeCsv),
+                 "--to", "text"});
+  EXPECT_EQ(back.exit_code, 0) << back.error;
+  const auto parsed = schedule::ParseText(back.out);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->kind, "custom");
+  EXPECT_EQ(parsed->workers, 2);
+  EXPECT_EQ(parsed->actions[1].size(), 4u);
+}
+
+// What is known is the form that --to names; -o would be a second one.
+TEST(ScheduleConvertTest, RefusesWhatItCannotDo) {
+  const std::string file = ScheduleFile("1f1b");
+  EXPECT_EQ(RunClient({"schedule", "convert", file}).exit_code, 2);
+  EXPECT_EQ(RunClient({"schedule", "convert", file, "--to", "xml"}).exit_code,
+            2);
+  const ClientResult result =
+      RunClient({"schedule", "convert", file, "--to", "csv", "-o", "json"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.error, HasSubstr("leave out -o json"));
+}
+
+TEST(ScheduleDiffTest, TheSameInAnotherFormIsEqual) {
+  const std::string text = ScheduleFile("dualpipe-v");
+  const std::string json = ScheduleFile("dualpipe-v", {"-o", "json"});
+  ClientResult result = RunClient({"schedule", "diff", text, json});
+  EXPECT_EQ(result.exit_code, 0) << result.error;
+  EXPECT_EQ(result.out, "equal\n");
+  result = RunClient({"schedule", "diff", text, json, "-o", "json"});
+  EXPECT_EQ(result.document()["equal"], true);
+}
+
+TEST(ScheduleDiffTest, NamesTheFirstActionThatDiffersAndEndsWith1) {
+  const std::string left = MakeFile("left.csv", kComputeCsv);
+  const std::string right = MakeFile("right.csv",
+                                     "0F0,0F1,0B0,0B1\r\n"
+                                     "1F0,1F1,1B0,1B1\r\n");
+  ClientResult result = RunClient({"schedule", "diff", left, right});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.out, "w1 action 1: 1B0 and 1F1\n");
+  EXPECT_EQ(result.error, "");
+  result = RunClient({"schedule", "diff", left, right, "-o", "json"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.document()["workers"][0]["left"], "1B0");
+}
+
+TEST(ScheduleDiffTest, WhatIsNoScheduleIsNoDifference) {
+  const std::string file = ScheduleFile("1f1b");
+  const std::string letter = MakeFile("letter.txt", "Dear Sir\n");
+  EXPECT_EQ(RunClient({"schedule", "diff", file, letter}).exit_code, 2);
+  EXPECT_EQ(RunClient({"schedule", "diff", letter, file}).exit_code, 2);
+  EXPECT_EQ(RunClient({"schedule", "diff", "-", "-"}).exit_code, 2);
 }
 
 }  // namespace

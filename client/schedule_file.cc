@@ -8,18 +8,30 @@
 #include <fstream>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/file.h"
 #include "schedule/formats/formats.h"
+#include "schedule/formats/pytorch_csv.h"
 #include "schedule/generator.h"
 
 namespace stagecoach::client {
 namespace {
 
 constexpr int64_t kMaxBytes = int64_t{1} << 31;
+
+bool IsCompute(const schedule::Action& action) {
+  switch (action.kind) {
+    case schedule::ActionKind::kForward:
+    case schedule::ActionKind::kBackward:
+    case schedule::ActionKind::kBackwardInput:
+    case schedule::ActionKind::kBackwardWeight:
+      return true;
+    default:
+      return false;
+  }
+}
 
 bool HasTied(const schedule::Schedule& schedule) {
   return std::any_of(
@@ -33,12 +45,6 @@ bool HasTied(const schedule::Schedule& schedule) {
 }  // namespace
 
 absl::StatusOr<schedule::Schedule> LoadSchedule(const std::string& file) {
-  if (absl::EndsWithIgnoreCase(file, ".csv")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(file,
-                     ": CSV schedules are not supported yet; use text, "
-                     "JSON or protobuf"));
-  }
   const bool standard_input = file == "-";
   const absl::StatusOr<std::string> contents =
       ReadFile(standard_input ? "/dev/stdin" : file, kMaxBytes);
@@ -50,6 +56,36 @@ absl::StatusOr<schedule::Schedule> LoadSchedule(const std::string& file) {
   if (!schedule.ok()) {
     return absl::InvalidArgumentError(schedule.status().message());
   }
+  return schedule;
+}
+
+absl::StatusOr<std::string> InFormat(const schedule::Schedule& schedule,
+                                     const std::string& format) {
+  if (format == "json") return WithNewline(schedule::ToJson(schedule));
+  if (format == "proto") return schedule::ToProtoBytes(schedule);
+  if (format == "csv") {
+    return schedule::ToPytorchCsv(
+        schedule, schedule.lowered() ? schedule::PytorchCsvForm::kCommunication
+                                     : schedule::PytorchCsvForm::kCompute);
+  }
+  return WithNewline(schedule::ToText(schedule));
+}
+
+std::string WithNewline(std::string text) {
+  if (text.empty() || text.back() != '\n') text += '\n';
+  return text;
+}
+
+schedule::Schedule ComputeOnly(schedule::Schedule schedule) {
+  for (std::vector<schedule::Action>& list : schedule.actions) {
+    list.erase(std::remove_if(list.begin(), list.end(),
+                              [](const schedule::Action& action) {
+                                return !IsCompute(action);
+                              }),
+               list.end());
+  }
+  schedule.send_budget = 0;
+  schedule.edges.clear();
   return schedule;
 }
 

@@ -16,6 +16,18 @@ namespace stagecoach::client {
 // "file:line:column: ..." for what cannot be read.
 absl::StatusOr<schedule::Schedule> LoadSchedule(const std::string& file);
 
+// In one of the forms "text" (also ""), "json", "proto" and "csv" (PyTorch's:
+// with communication if the schedule has it), ready to be written: text ends
+// with a newline.
+absl::StatusOr<std::string> InFormat(const schedule::Schedule& schedule,
+                                     const std::string& format);
+
+// `text`, with a newline at its end.
+std::string WithNewline(std::string text);
+
+// What is left without lowering.
+schedule::Schedule ComputeOnly(schedule::Schedule schedule);
+
 // Proves a schedule as what it says it is: a forward-only kind is complete
 // without backwards, and one with any REDUCE_TIED must have all of them.
 schedule::Verdict VerifySchedule(const schedule::Schedule& schedule);

@@ -31,6 +31,18 @@ TEST(ParseCostsTest, RefusesEverythingElse) {
   }
 }
 
+TEST(ComputeOnlyTest, IsWhatWasLowered) {
+  schedule::GenerateOptions shape;
+  shape.workers = 3;
+  shape.stages_per_worker = 2;
+  shape.microbatches = 4;
+  const schedule::Schedule compute = *schedule::Generate("zbv", shape);
+  schedule::LoweringOptions lowering;
+  lowering.tied_embeddings = true;
+  EXPECT_EQ(InFormat(ComputeOnly(*schedule::Lower(compute, lowering)), "text"),
+            InFormat(compute, "text"));
+}
+
 TEST(VerifyScheduleTest, AMissingTiedReductionIsRefused) {
   schedule::GenerateOptions shape;
   shape.workers = 2;

@@ -1,5 +1,6 @@
 // The command line as such: help, mistakes, endpoints.
 #include <algorithm>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -37,7 +38,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Words{"job", "cancel"}, Words{"worker", "list"},
                     Words{"memory", "stats"}, Words{"schedule", "generate"},
                     Words{"schedule", "verify"}, Words{"schedule", "simulate"},
-                    Words{"schedule", "show"}, Words{"version"}));
+                    Words{"schedule", "show"}, Words{"schedule", "convert"},
+                    Words{"schedule", "diff"}, Words{"version"}));
 
 TEST(UsageTest, TopHelpListsVerbsAndHidesInternals) {
   const ClientResult result = RunClient({"--help"});
@@ -53,6 +55,10 @@ struct Mistake {
   Words words;
   std::string message;
 };
+
+void PrintTo(const Mistake& mistake, std::ostream* out) {
+  *out << absl::StrJoin(mistake.words, " ");
+}
 
 class MistakeTest : public testing::TestWithParam<Mistake> {};
 

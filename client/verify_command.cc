@@ -103,7 +103,7 @@ void AddVerifyCommand(CLI::App* app, Context* context) {
       app, "verify",
       "Run a job on a private cluster and in a single process, and compare "
       "every loss, gradient norm and parameter to the last bit",
-      {"stagecoach verify examples/gpt.toml --steps 5",
+      {"stagecoach verify examples/tiny.toml --steps 5",
        "stagecoach verify job.toml --set pipeline.schedule=interleaved "
        "--set pipeline.stages_per_worker=2"});
   auto arguments = std::make_shared<VerifyArguments>();

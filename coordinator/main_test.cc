@@ -103,11 +103,11 @@ TEST_F(CoordinatorProcessTest, OpenSessionsDoNotHoldUpItsEnd) {
   ASSERT_TRUE(stream->Read(&message));
   EXPECT_TRUE(message.has_welcome());
   ASSERT_TRUE(child.Signal(SIGTERM).ok());
+  EXPECT_FALSE(stream->Read(&message));
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
   const auto code = child.Wait(absl::Seconds(10));
   ASSERT_TRUE(code.ok()) << code.status();
   EXPECT_EQ(*code, 0);
-  EXPECT_FALSE(stream->Read(&message));
-  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
 TEST_F(CoordinatorProcessTest, TakenPortIsOneLineAndExitSix) {

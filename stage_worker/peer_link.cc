@@ -258,9 +258,8 @@ void PeerLink::OnEdgeLost(const std::string& edge, const absl::Status& status) {
   for (const auto& out : outs_) {
     if (out->edge.Name() == edge) peer = PeerName(out->edge.id.to);
   }
-  const absl::Status lost = absl::UnavailableError(
-      absl::StrCat("edge ", edge, " to ", peer, " was lost: ",
-                   status.message()));
+  const absl::Status lost = absl::UnavailableError(absl::StrCat(
+      "edge ", edge, " to ", peer, " was lost: ", status.message()));
   if (!options_.abort->Set(lost, peer)) return;
   doorbell_->Ring();
   if (options_.on_aborted) options_.on_aborted();

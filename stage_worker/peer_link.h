@@ -38,7 +38,7 @@ struct LinkEdge {
 
 struct PeerLinkOptions {
   WorkerIndex worker;
-  std::vector<std::string> worker_names;  // by index
+  std::vector<std::string> worker_names;         // by index
   const schedule::Schedule* schedule = nullptr;  // must outlive the link
   bool tied_embeddings = false;
   size_t boundary_bytes = 0;  // largest activation or gradient transfer
@@ -58,8 +58,8 @@ struct PeerLinkOptions {
 // becomes a release here. Owns the endpoint, all edges, the worker's doorbell
 // and the thread that makes progress while the engine thread computes.
 //
-// Thread-safe; the engine thread calls Send, Take and WaitUntil. Received memory
-// stays valid as long as someone holds it, also after the link.
+// Thread-safe; the engine thread calls Send, Take and WaitUntil. Received
+// memory stays valid as long as someone holds it, also after the link.
 class PeerLink {
  public:
   // Descriptor of the endpoint of a worker (its PeerService knows).

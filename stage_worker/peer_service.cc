@@ -29,8 +29,8 @@ grpc::ServerUnaryReactor* PeerService::Describe(
 }
 
 absl::StatusOr<std::string> DescribePeer(const PeerAddress& peer,
-                                         const std::string& job_id,
-                                         Epoch epoch, const std::string& kind,
+                                         const std::string& job_id, Epoch epoch,
+                                         const std::string& kind,
                                          absl::Duration timeout) {
   auto stub = v1::PeerService::NewStub(rpc::Connect(peer.address));
   grpc::ClientContext context;
@@ -43,8 +43,8 @@ absl::StatusOr<std::string> DescribePeer(const PeerAddress& peer,
   const absl::Status status =
       rpc::FromGrpc(stub->Describe(&context, request, &response));
   if (!status.ok()) {
-    return Annotate(status, absl::StrCat("worker ", peer.worker, " at ",
-                                         peer.address));
+    return Annotate(status,
+                    absl::StrCat("worker ", peer.worker, " at ", peer.address));
   }
   if (response.incarnation() != peer.incarnation.value()) {
     return absl::FailedPreconditionError(
@@ -54,8 +54,8 @@ absl::StatusOr<std::string> DescribePeer(const PeerAddress& peer,
   for (const v1::TransportDescription& transport : response.transports()) {
     if (transport.kind() == kind) return transport.address();
   }
-  return absl::FailedPreconditionError(absl::StrCat(
-      "worker ", peer.worker, " does not offer transport ", kind));
+  return absl::FailedPreconditionError(
+      absl::StrCat("worker ", peer.worker, " does not offer transport ", kind));
 }
 
 }  // namespace stagecoach::worker

@@ -20,9 +20,10 @@ class PeerService final : public v1::PeerService::CallbackService {
         incarnation_(incarnation),
         directory_(directory) {}
 
-  grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
-                                     const v1::DescribePeerRequest* request,
-                                     v1::DescribePeerResponse* response) override;
+  grpc::ServerUnaryReactor* Describe(
+      grpc::CallbackServerContext* context,
+      const v1::DescribePeerRequest* request,
+      v1::DescribePeerResponse* response) override;
 
  private:
   const std::string worker_;
@@ -41,8 +42,8 @@ struct PeerAddress {
 // kFailedPrecondition if another process answers than the one expected, or one
 // without that transport.
 absl::StatusOr<std::string> DescribePeer(const PeerAddress& peer,
-                                         const std::string& job_id,
-                                         Epoch epoch, const std::string& kind,
+                                         const std::string& job_id, Epoch epoch,
+                                         const std::string& kind,
                                          absl::Duration timeout);
 
 }  // namespace stagecoach::worker

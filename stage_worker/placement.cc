@@ -39,8 +39,7 @@ Placement::Placement(const PlacementParts& parts,
 
 absl::StatusOr<std::unique_ptr<Placement>> Placement::Create(
     const PlacementParts& parts, const PlacementOptions& options) {
-  auto placement =
-      std::unique_ptr<Placement>(new Placement(parts, options));
+  auto placement = std::unique_ptr<Placement>(new Placement(parts, options));
   SC_RETURN_IF_ERROR(placement->Build());
   return placement;
 }

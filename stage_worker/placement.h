@@ -66,11 +66,11 @@ struct PlacementMemory {
   int64_t step = -1;
 };
 
-// One placement of one job on this worker: its stages, its data, its ends of the
-// data path, its ledger. Everything of an epoch dies with it.
+// One placement of one job on this worker: its stages, its data, its ends of
+// the data path, its ledger. Everything of an epoch dies with it.
 //
-// The engine thread calls Create to destruction, except for the thread-safe part
-// at the end.
+// The engine thread calls Create to destruction, except for the thread-safe
+// part at the end.
 class Placement {
  public:
   // Builds the stages, opens the data and the receiving ends. Blocks.

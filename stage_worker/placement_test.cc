@@ -18,8 +18,7 @@ std::unique_ptr<PlacementRig> Rig(const PlacementRig::Options& options) {
 PlacementRig::Options Job(int workers, const std::string& schedule,
                           int microbatches, int stages_per_worker = 1) {
   PlacementRig::Options options;
-  options.spec =
-      RigSpec(workers, schedule, microbatches, stages_per_worker);
+  options.spec = RigSpec(workers, schedule, microbatches, stages_per_worker);
   return options;
 }
 
@@ -32,8 +31,7 @@ class PlacementShapeTest
 TEST_P(PlacementShapeTest, RunsStepsWithTheLossOfOneWorker) {
   const auto [schedule, workers, per_worker, microbatches] = GetParam();
   auto rig = Rig(Job(workers, schedule, microbatches, per_worker));
-  auto single =
-      Rig(Job(1, "interleaved", microbatches, workers * per_worker));
+  auto single = Rig(Job(1, "interleaved", microbatches, workers * per_worker));
   ASSERT_NE(rig, nullptr);
   ASSERT_NE(single, nullptr);
   for (int64_t step = 0; step < 3; ++step) {
@@ -122,9 +120,8 @@ TEST(PlacementTest, AbortEndsAWaitForATransferThatNeverComes) {
   ASSERT_NE(rig, nullptr);
   // Only worker 1 runs: it waits for worker 0's first activation.
   absl::Status status;
-  std::thread engine([&] {
-    status = rig->placement(1).RunStep(StepIndex(0), 1).status();
-  });
+  std::thread engine(
+      [&] { status = rig->placement(1).RunStep(StepIndex(0), 1).status(); });
   rig->placement(1).Abort(absl::CancelledError("enough"));
   engine.join();
   EXPECT_TRUE(absl::IsCancelled(status)) << status;
@@ -138,10 +135,10 @@ TEST(PlacementTest, ALostEdgeNamesThePeer) {
   ASSERT_NE(rig, nullptr);
   // Worker 1 would wait for ever for what worker 0 cannot send: the coordinator
   // stops it, here the test does once worker 0 has given up.
-  std::thread other([&] {
-    EXPECT_FALSE(rig->placement(1).RunStep(StepIndex(0), 1).ok());
-  });
-  const absl::Status first = rig->placement(0).RunStep(StepIndex(0), 1).status();
+  std::thread other(
+      [&] { EXPECT_FALSE(rig->placement(1).RunStep(StepIndex(0), 1).ok()); });
+  const absl::Status first =
+      rig->placement(0).RunStep(StepIndex(0), 1).status();
   rig->placement(1).Abort(absl::CancelledError("worker 0 lost an edge"));
   other.join();
   EXPECT_TRUE(absl::IsUnavailable(first)) << first;
@@ -170,11 +167,11 @@ TEST(PlacementTest, GivesEverythingBackWhenItStops) {
     rig->placement(w).Stop();
     const PlacementMemory memory = rig->placement(w).Memory();
     EXPECT_EQ(memory.ledger.pending_transfers, 0);
-    EXPECT_EQ(memory.allocator
-                  .categories[static_cast<size_t>(
-                      memory::Category::kActivation)]
-                  .current,
-              0);
+    EXPECT_EQ(
+        memory.allocator
+            .categories[static_cast<size_t>(memory::Category::kActivation)]
+            .current,
+        0);
   }
 }
 

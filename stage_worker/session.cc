@@ -132,8 +132,8 @@ bool Session::Expect(SessionState state, const char* message) {
   if (state_ == state) return true;
   // A message that crossed our own failure report, or one of a coordinator that
   // is wrong: neither may change anything.
-  LogWarning(absl::StrCat(message, " ignored in state ",
-                          SessionStateName(state_)));
+  LogWarning(
+      absl::StrCat(message, " ignored in state ", SessionStateName(state_)));
   return false;
 }
 
@@ -226,8 +226,8 @@ void Session::OnWelcome(const v1::Welcome& welcome) {
   // Epochs are counted by the coordinator: a new life of it starts afresh.
   last_epoch_ = Epoch();
   options_.on_welcome(welcome.heartbeat_milliseconds());
-  LogInfo(absl::StrCat("registered with the coordinator, term ",
-                       welcome.term()));
+  LogInfo(
+      absl::StrCat("registered with the coordinator, term ", welcome.term()));
 }
 
 absl::StatusOr<schedule::Schedule> Session::ScheduleOf(
@@ -293,14 +293,14 @@ void Session::OnAssign(const v1::Assign& assign, Epoch epoch) {
   if (!placement_options.ok()) return Fail(placement_options.status());
   building_ = true;
   auto self = shared_from_this();
-  options_.engine->Add([self, epoch,
-                        placement_options = *std::move(placement_options)] {
-    absl::StatusOr<std::shared_ptr<Placement>> built =
-        Placement::Create(self->options_.parts, placement_options);
-    self->options_.executor->Add([self, epoch, built = std::move(built)] {
-      self->OnBuilt(epoch, built);
-    });
-  });
+  options_.engine->Add(
+      [self, epoch, placement_options = *std::move(placement_options)] {
+        absl::StatusOr<std::shared_ptr<Placement>> built =
+            Placement::Create(self->options_.parts, placement_options);
+        self->options_.executor->Add([self, epoch, built = std::move(built)] {
+          self->OnBuilt(epoch, built);
+        });
+      });
 }
 
 void Session::OnBuilt(Epoch epoch,
@@ -392,8 +392,8 @@ void Session::OnStepCommit(const v1::StepCommit& commit) {
       [update, skip = commit.skip()](Placement& placement) {
         return placement.Apply(update, skip);
       },
-      [this, epoch = held_.epoch, step = commit.step()](
-          const absl::Status& status) {
+      [this, epoch = held_.epoch,
+       step = commit.step()](const absl::Status& status) {
         if (!IsCurrent(epoch) || state_ == SessionState::kFailed) return;
         if (!status.ok()) return Fail(status);
         v1::WorkerMessage message;
@@ -533,12 +533,12 @@ void Session::Stop(std::function<void()> done) {
   if (held_.placement != nullptr) {
     held_.placement->Abort(absl::CancelledError("the worker is stopping"));
   }
-  options_.engine->Add(
-      [placement = std::move(held_.placement), done = std::move(done)]() mutable {
-        if (placement != nullptr) placement->Stop();
-        placement.reset();
-        done();
-      });
+  options_.engine->Add([placement = std::move(held_.placement),
+                        done = std::move(done)]() mutable {
+    if (placement != nullptr) placement->Stop();
+    placement.reset();
+    done();
+  });
 }
 
 }  // namespace stagecoach::worker

@@ -68,8 +68,8 @@ struct FenceCounters {
 };
 
 // What a worker says to its coordinator and does on its behalf. Owns the
-// placement. Single-executor: every method runs on `executor`; the engine's part
-// of the work is posted to `engine` and comes back.
+// placement. Single-executor: every method runs on `executor`; the engine's
+// part of the work is posted to `engine` and comes back.
 class Session : public std::enable_shared_from_this<Session> {
  public:
   explicit Session(const SessionOptions& options);

@@ -46,8 +46,8 @@ class SessionTest : public ::testing::Test {
         [this](const transport::EndpointOptions& endpoint) {
           return hub_.NewEndpoint(endpoint);
         };
-    options.parts.data_factory = [](const job::JobSpec&)
-        -> absl::StatusOr<std::unique_ptr<DataSource>> {
+    options.parts.data_factory =
+        [](const job::JobSpec&) -> absl::StatusOr<std::unique_ptr<DataSource>> {
       return std::make_unique<OneTokenData>();
     };
     options.parts.engine_factory = [this](const EngineOptions& engine)
@@ -208,8 +208,8 @@ TEST_F(SessionTest, PublishesItsDescriptorWhilePlaced) {
   EXPECT_EQ(entry->kind, "none");  // one worker has no edges
   EXPECT_TRUE(absl::IsFailedPrecondition(
       directory_.Find("j1", Epoch(kEpoch - 1)).status()));
-  EXPECT_TRUE(absl::IsNotFound(
-      directory_.Find("j1", Epoch(kEpoch + 1)).status()));
+  EXPECT_TRUE(
+      absl::IsNotFound(directory_.Find("j1", Epoch(kEpoch + 1)).status()));
 }
 
 TEST_F(SessionTest, RefusesAndCountsMessagesOfOtherLives) {

@@ -100,10 +100,9 @@ absl::Status StepExecutor::Compute(const Action& action) {
 
 absl::Status StepExecutor::Forward(const Action& action) {
   Cell& cell = CellOf(action.stage, action.microbatch);
-  SC_ASSIGN_OR_RETURN(
-      std::vector<TensorRef> outputs,
-      options_.engine->Forward(action.stage, action.microbatch,
-                               std::move(cell.inputs)));
+  SC_ASSIGN_OR_RETURN(std::vector<TensorRef> outputs,
+                      options_.engine->Forward(action.stage, action.microbatch,
+                                               std::move(cell.inputs)));
   cell.inputs.clear();
   if (schedule_.IsLast(action.stage)) return absl::OkStatus();
   if (!schedule_.SendsActivation(action.stage)) {
@@ -219,10 +218,9 @@ absl::Status StepExecutor::ReduceTiedAsOwner(const LinkEdge& to_other,
 absl::Status StepExecutor::ReduceTiedAsOther(const LinkEdge& to_owner,
                                              const LinkEdge& from_owner) {
   SC_RETURN_IF_ERROR(SendTied(to_owner, StageIndex(schedule_.stages() - 1)));
-  SC_ASSIGN_OR_RETURN(
-      std::vector<TensorRef> received,
-      TakeTransfer(from_owner,
-                   Key(StageIndex(0), kNoMicrobatch, Direction::kGradient)));
+  SC_ASSIGN_OR_RETURN(std::vector<TensorRef> received,
+                      TakeTransfer(from_owner, Key(StageIndex(0), kNoMicrobatch,
+                                                   Direction::kGradient)));
   return options_.engine->SetTiedGradient(received.front());
 }
 
@@ -230,10 +228,9 @@ absl::Status StepExecutor::SendTied(const LinkEdge& edge, StageIndex stage) {
   SC_ASSIGN_OR_RETURN(TensorRef gradient, options_.engine->CopyTiedGradient());
   const memory::TransferKey key =
       Key(stage, kNoMicrobatch, Direction::kGradient);
-  SC_ASSIGN_OR_RETURN(
-      std::vector<transport::OutgoingTensor> tensors,
-      HandToLedger(key, {std::move(gradient)},
-                   options_.link->PeerName(edge.id.to)));
+  SC_ASSIGN_OR_RETURN(std::vector<transport::OutgoingTensor> tensors,
+                      HandToLedger(key, {std::move(gradient)},
+                                   options_.link->PeerName(edge.id.to)));
   return options_.link->Send(edge, key, std::move(tensors));
 }
 
@@ -267,18 +264,16 @@ absl::StatusOr<std::vector<TensorRef>> StepExecutor::TakeTransfer(
   if (header.step != expected.step || header.stage != expected.stage ||
       header.microbatch != expected.microbatch ||
       header.epoch != expected.epoch) {
-    return absl::InternalError(
-        absl::StrCat("edge ", edge.Name(), " brought ",
-                     transport::ToString(header), " where ",
-                     memory::ToString(expected), " was due"));
+    return absl::InternalError(absl::StrCat(
+        "edge ", edge.Name(), " brought ", transport::ToString(header),
+        " where ", memory::ToString(expected), " was due"));
   }
   std::vector<TensorRef> tensors;
   tensors.reserve(transfer->tensors.size());
   for (const transport::IncomingTensor& tensor : transfer->tensors) {
-    SC_ASSIGN_OR_RETURN(
-        TensorRef adopted,
-        options_.engine->Adopt(tensor.descriptor, tensor.data,
-                               transfer->memory));
+    SC_ASSIGN_OR_RETURN(TensorRef adopted,
+                        options_.engine->Adopt(tensor.descriptor, tensor.data,
+                                               transfer->memory));
     tensors.push_back(std::move(adopted));
   }
   return tensors;

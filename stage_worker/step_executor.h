@@ -37,8 +37,9 @@ struct StepTiming {
 };
 
 // Runs a worker's list of one step strictly in order. Receives are posted
-// ahead by the link, sends are asynchronous, and an output belongs to the ledger
-// from the end of its compute action on. Single-executor: the engine thread.
+// ahead by the link, sends are asynchronous, and an output belongs to the
+// ledger from the end of its compute action on. Single-executor: the engine
+// thread.
 class StepExecutor {
  public:
   explicit StepExecutor(const StepExecutorOptions& options);

@@ -154,9 +154,8 @@ void Worker::Impl::Send(v1::WorkerMessage message) {
 absl::Status Worker::Impl::RunStream() {
   SessionStream::Handlers handlers;
   handlers.on_message = [this](v1::CoordinatorMessage message) {
-    session_executor_.Add([this, message = std::move(message)] {
-      session_->OnMessage(message);
-    });
+    session_executor_.Add(
+        [this, message = std::move(message)] { session_->OnMessage(message); });
   };
   handlers.on_done = [this](const absl::Status& status) {
     MutexLock lock(&mu_);

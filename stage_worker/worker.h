@@ -11,9 +11,9 @@
 namespace stagecoach::worker {
 
 struct WorkerOptions {
-  std::string name;                              // unique in the cluster
+  std::string name;  // unique in the cluster
   std::string coordinator = "127.0.0.1:7070";
-  std::string listen = "127.0.0.1:0";            // PeerService
+  std::string listen = "127.0.0.1:0";  // PeerService
   bool allow_plaintext = false;
   std::string device = "cpu";
   std::string torch_version;  // empty without torch

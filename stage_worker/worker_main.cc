@@ -85,9 +85,8 @@ absl::Status ChooseEngine(Flags* flags) {
   PlacementParts& parts = flags->worker.parts;
   if (flags->engine == "synthetic") {
     parts.engine_factory = [](const EngineOptions& options) {
-      return NewSyntheticEngine(SyntheticOptions(),
-                                &memory::AccountingAllocator::Process(),
-                                options);
+      return NewSyntheticEngine(
+          SyntheticOptions(), &memory::AccountingAllocator::Process(), options);
     };
     return absl::OkStatus();
   }

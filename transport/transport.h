@@ -73,7 +73,9 @@ class SendEdge {
   // tensors' data must stay as it is until then.
   using LocalCompletion = std::function<void(absl::Status)>;
 
-  // Closes gracefully: the peer sees an end, not a loss.
+  // Closes gracefully: the peer sees an end, not a loss. Outstanding operations
+  // fail on this thread; callbacks of this edge that run on others are waited
+  // for, so never call it under a lock that they take. Afterwards none runs.
   virtual ~SendEdge() = default;
 
   // Never blocks and never calls `done` before it returns... unless from
@@ -89,7 +91,7 @@ class ReceiveEdge {
  public:
   using Completion = std::function<void(absl::StatusOr<ReceivedTransfer>)>;
 
-  virtual ~ReceiveEdge() = default;
+  virtual ~ReceiveEdge() = default;  // as SendEdge
 
   // Grants the sender one more transfer as soon as the pool has room for it.
   // The n-th posted receive gets the n-th transfer sent. `done` is called
@@ -118,7 +120,8 @@ struct EndpointOptions {
   // endpoint.
   Doorbell* doorbell = nullptr;
   // An edge ended without being closed: its peer died or the link broke. Called
-  // from Progress() or from a thread of the endpoint, at most once per edge.
+  // from Progress() or from a thread of the endpoint, at most once per edge,
+  // and before the edge's operations fail. It must not destroy the endpoint.
   std::function<void(const std::string& edge, absl::Status)> on_edge_lost;
 };
 

@@ -37,6 +37,10 @@ std::string ShapeText(const schedule::Schedule& schedule) {
   return text;
 }
 
+Json ActionOrNull(const std::string& action) {
+  return action.empty() ? Json() : Json(action);
+}
+
 }  // namespace
 
 Json VerdictJson(const schedule::Verdict& verdict) {
@@ -132,6 +136,29 @@ Json TimelineJson(const schedule::Schedule& schedule,
     json["workers"].push_back(std::move(worker));
   }
   return json;
+}
+
+Json DifferenceJson(const schedule::ScheduleDifference& difference) {
+  Json json;
+  json["equal"] = difference.empty();
+  json["header"] = Json::array();
+  for (const std::string& line : difference.header) {
+    json["header"].push_back(line);
+  }
+  json["workers"] = Json::array();
+  for (const schedule::ListDifference& list : difference.lists) {
+    Json entry;
+    entry["worker"] = list.worker.value();
+    entry["position"] = list.position;
+    entry["left"] = ActionOrNull(list.left);
+    entry["right"] = ActionOrNull(list.right);
+    json["workers"].push_back(std::move(entry));
+  }
+  return json;
+}
+
+std::string DifferenceText(const schedule::ScheduleDifference& difference) {
+  return difference.empty() ? "equal\n" : schedule::ToText(difference);
 }
 
 }  // namespace stagecoach::client

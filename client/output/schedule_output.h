@@ -5,6 +5,7 @@
 
 #include "absl/strings/string_view.h"
 #include "client/output/json.h"
+#include "schedule/formats/diff.h"
 #include "schedule/schedule.h"
 #include "schedule/simulator.h"
 #include "schedule/verifier.h"
@@ -30,6 +31,11 @@ std::string SimulationText(const schedule::Schedule& schedule,
 // kind makespan workers[] {timeline[] {action start end}}.
 Json TimelineJson(const schedule::Schedule& schedule,
                   const schedule::SimulateResult& result);
+
+// equal header[] workers[] {worker position left right}: of each worker the
+// first action that differs, null at the end of a list.
+Json DifferenceJson(const schedule::ScheduleDifference& difference);
+std::string DifferenceText(const schedule::ScheduleDifference& difference);
 
 }  // namespace stagecoach::client
 

@@ -94,5 +94,26 @@ TEST(TimelineTest, HasTheComputeActionsInTime) {
   EXPECT_EQ(json["workers"][1]["timeline"].size(), 4u);
 }
 
+TEST(DifferenceTest, Equal) {
+  EXPECT_EQ(DifferenceJson({}).dump(),
+            R"({"equal":true,"header":[],"workers":[]})");
+  EXPECT_EQ(DifferenceText({}), "equal\n");
+}
+
+TEST(DifferenceTest, TheEndOfAListIsNull) {
+  schedule::ScheduleDifference difference;
+  difference.header = {"microbatches: 4 and 8"};
+  difference.lists.emplace_back();
+  difference.lists[0].worker = WorkerIndex(2);
+  difference.lists[0].position = 5;
+  difference.lists[0].right = "2B4";
+  EXPECT_EQ(DifferenceJson(difference).dump(),
+            R"({"equal":false,"header":["microbatches: 4 and 8"],)"
+            R"("workers":[{"worker":2,"position":5,"left":null,)"
+            R"("right":"2B4"}]})");
+  EXPECT_EQ(DifferenceText(difference),
+            "microbatches: 4 and 8\nw2 action 5: nothing more and 2B4\n");
+}
+
 }  // namespace
 }  // namespace stagecoach::client

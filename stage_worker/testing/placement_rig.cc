@@ -32,8 +32,8 @@ class PositionData final : public DataSource {
 
 }  // namespace
 
-job::JobSpec RigSpec(int workers, const std::string& schedule,
-                     int microbatches, int stages_per_worker) {
+job::JobSpec RigSpec(int workers, const std::string& schedule, int microbatches,
+                     int stages_per_worker) {
   job::JobSpec spec;
   spec.name = "rig";
   spec.model.layers = workers * stages_per_worker;
@@ -77,9 +77,8 @@ absl::Status PlacementRig::Build(const Options& options, int worker) {
   };
   const bool faulty =
       options.faulty_worker < 0 || options.faulty_worker == worker;
-  parts.endpoint_factory =
-      [this, faults = options.faults,
-       faulty](const transport::EndpointOptions& endpoint)
+  parts.endpoint_factory = [this, faults = options.faults,
+                            faulty](const transport::EndpointOptions& endpoint)
       -> absl::StatusOr<std::unique_ptr<transport::Endpoint>> {
     SC_ASSIGN_OR_RETURN(std::unique_ptr<transport::Endpoint> real,
                         hub_.NewEndpoint(endpoint));

@@ -63,8 +63,8 @@ class PlacementRig {
 };
 
 // A small job for rigs.
-job::JobSpec RigSpec(int workers, const std::string& schedule,
-                     int microbatches, int stages_per_worker = 1);
+job::JobSpec RigSpec(int workers, const std::string& schedule, int microbatches,
+                     int stages_per_worker = 1);
 
 }  // namespace stagecoach::worker
 

@@ -63,12 +63,12 @@ struct LoopbackHub::State {
   const std::string prefix = absl::StrCat("loopback/", RandomId(), "/");
   Mutex mu;
   uint64_t next_id SC_GUARDED_BY(mu) = 0;
-  std::map<std::string, Listed> listed SC_GUARDED_BY(mu);
+  std::map<std::string, Listed> endpoints SC_GUARDED_BY(mu);
 
   absl::StatusOr<Listed> Find(absl::string_view description) {
     MutexLock lock(&mu);
-    const auto found = listed.find(std::string(description));
-    if (found != listed.end()) return found->second;
+    const auto found = endpoints.find(std::string(description));
+    if (found != endpoints.end()) return found->second;
     return absl::UnavailableError(
         absl::StrCat("no endpoint ", description, " in this process"));
   }
@@ -84,7 +84,7 @@ class LoopbackHub::State::LocalEndpoint final : public Endpoint {
         table_(std::move(table)) {}
   ~LocalEndpoint() override {
     MutexLock lock(&hub_->mu);
-    hub_->listed.erase(description_);
+    hub_->endpoints.erase(description_);
   }
 
   absl::string_view kind() const override { return "loopback"; }
@@ -143,7 +143,7 @@ absl::StatusOr<std::unique_ptr<Endpoint>> LoopbackHub::NewEndpoint(
   {
     MutexLock lock(&state_->mu);
     description = absl::StrCat(state_->prefix, state_->next_id++);
-    state_->listed[description] = listed;
+    state_->endpoints[description] = listed;
   }
   return std::make_unique<State::LocalEndpoint>(
       state_, options, std::move(description), listed.table);

@@ -47,13 +47,17 @@ bool EdgeCore::Drain() {
 void EdgeCore::BreakLocked(const absl::Status& status) {
   const absl::Status error = Error(status.code(), status.message());
   TransitionLocked(State::kEnded, error);
+  // The report first: it is the cause of what fails.
+  if (!std::exchange(lost_reported_, true)) {
+    callbacks_.Push([this, error](bool cancelled) {
+      if (!cancelled) ReportLost(error);
+    });
+  }
   FailOutstandingLocked();
-  if (std::exchange(lost_reported_, true)) return;
-  callbacks_.Push([this, error](bool cancelled) {
-    if (!cancelled && context_.on_edge_lost) {
-      context_.on_edge_lost(name(), error);
-    }
-  });
+}
+
+void EdgeCore::ReportLost(const absl::Status& status) {
+  if (context_.on_edge_lost) context_.on_edge_lost(name(), status);
 }
 
 void EdgeCore::Abort(const absl::Status& status) {
@@ -70,11 +74,15 @@ void EdgeCore::PeerEnded(absl::Status status, bool lost) {
   {
     MutexLock lock(&mu_);
     if (state_ != State::kOpen) return;
-    TransitionLocked(State::kEnding, status);
-    if (lost) lost_reported_ = true;
+    if (lost && std::exchange(lost_reported_, true)) return;
   }
-  if (lost && context_.on_edge_lost) context_.on_edge_lost(name(), status);
-  // After the report, so that whoever wakes up finds it.
+  // Before the state changes: until then no other thread's Progress() fails the
+  // operations whose cause this is.
+  if (lost) ReportLost(status);
+  {
+    MutexLock lock(&mu_);
+    TransitionLocked(State::kEnding, status);
+  }
   RingOwnBell();
 }
 

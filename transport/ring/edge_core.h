@@ -57,7 +57,7 @@ class EdgeCore {
   // Whatever is outstanding fails with `status` in the next Progress().
   void Abort(const absl::Status& status) SC_EXCLUDES(mu_);
   // The peer is gone. If `lost` (without a goodbye), reports it at once, on
-  // this thread.
+  // this thread, and before anything fails because of it.
   void PeerEnded(absl::Status status, bool lost) SC_EXCLUDES(mu_);
   // Says goodbye; outstanding operations fail on this thread. Blocks while
   // another thread is in Progress() or PeerEnded() of this edge. Afterwards no
@@ -94,6 +94,7 @@ class EdgeCore {
  private:
   void TransitionLocked(State to, const absl::Status& status) SC_REQUIRES(mu_);
   bool Drain() SC_EXCLUDES(mu_);
+  void ReportLost(const absl::Status& status) SC_EXCLUDES(mu_);
 
   const EdgeContext context_;
   State state_ SC_GUARDED_BY(mu_) = State::kOpen;

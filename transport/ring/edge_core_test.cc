@@ -41,6 +41,14 @@ class CountingLink final : public PeerLink {
 
 class EdgeCoreTest : public ::testing::Test {
  protected:
+  // The same, but `on_lost` is called instead of keeping lost_.
+  EdgeContext ContextWith(std::function<void()> on_lost) {
+    EdgeContext context = Context();
+    context.on_edge_lost = [on_lost](const std::string&, absl::Status) {
+      on_lost();
+    };
+    return context;
+  }
   EdgeContext Context() {
     EdgeContext context;
     context.name = "e";
@@ -111,6 +119,71 @@ TEST_F(EdgeCoreTest, ALostPeerIsReportedOnceAndAtOnce) {
   EXPECT_THAT(lost_.all(), SizeIs(1));
   EXPECT_TRUE(absl::IsUnavailable(received.status));
   core->Close();
+}
+
+// Whoever sees an operation fail can already name the cause.
+TEST_F(EdgeCoreTest, ALossIsReportedBeforeAnythingFails) {
+  Outcome received;
+  int failed_at_report = -1;
+  std::shared_ptr<ReceiveCore> core;
+  core = std::make_shared<ReceiveCore>(ContextWith([&] {
+                                         core->Progress();
+                                         failed_at_report = received.calls;
+                                       }),
+                                       memory_, false);
+  core->PostReceive(IntoReceive(&received));
+  core->PeerEnded(absl::UnavailableError("gone"), /*lost=*/true);
+  EXPECT_EQ(failed_at_report, 0);
+  core->Progress();
+  EXPECT_EQ(received.calls, 1);
+  core->Close();
+}
+
+TEST_F(EdgeCoreTest, ACorruptPeerIsReportedBeforeAnythingFails) {
+  Outcome received;
+  int failed_at_report = -1;
+  const auto core = std::make_shared<ReceiveCore>(
+      ContextWith([&] { failed_at_report = received.calls; }), memory_, false);
+  core->PostReceive(IntoReceive(&received));
+  PayloadNotice notice = Notice();
+  notice.sequence = 9;
+  memory_->notice_producer().TryPush(notice);
+  core->Progress();
+  EXPECT_EQ(failed_at_report, 0);
+  EXPECT_EQ(received.calls, 1);
+  core->Close();
+}
+
+// The sender was killed, and what it left in the ring is nonsense, too.
+TEST_F(EdgeCoreTest, ALossIsReportedOnceWhateverIsFoundAfterwards) {
+  const auto core = NewReceiver();
+  core->PeerEnded(absl::UnavailableError("gone"), /*lost=*/true);
+  memory_->notice_producer().TryPush(Notice());  // for a slot never granted
+  core->Progress();
+  EXPECT_THAT(lost_.all(), SizeIs(1));
+  core->Close();
+}
+
+TEST_F(EdgeCoreTest, ASenderThatMadeRoomRingsTheReceiverThatWaitsForIt) {
+  constexpr int kAcknowledgements = 1000;
+  const auto receiver_bell = Doorbell::Create().value();
+  const auto receiver = NewReceiver();
+  const auto sender = std::make_shared<SendCore>(
+      Context(), memory_,
+      Doorbell::FromFd(fcntl(receiver_bell->fd(), F_DUPFD_CLOEXEC, 0)).value(),
+      nullptr, [this](const TransferHeader&) { ++acknowledged_; });
+  for (int i = 0; i < kAcknowledgements; ++i) {
+    receiver->Acknowledge(HeaderOf(i));
+  }
+  while (acknowledged_ < kAcknowledgements) {
+    const uint32_t seen = receiver_bell->Count();
+    ASSERT_TRUE(sender->Progress());
+    if (acknowledged_ == kAcknowledgements) break;
+    ASSERT_NE(receiver_bell->Count(), seen) << acknowledged_;
+    receiver->Progress();
+  }
+  sender->Close();
+  receiver->Close();
 }
 
 TEST_F(EdgeCoreTest, AfterAbortALossIsNoNews) {

@@ -231,12 +231,9 @@ bool ShmEndpoint::OnGreeting(const std::shared_ptr<Socket>& socket) {
     (void)socket->Send(EncodeAnswer(edge.status()));
     return false;
   }
-  const absl::Status sent =
-      socket->Send(EncodeAnswer(absl::OkStatus()),
-                   {(*edge)->memory()->fd(), doorbell_->fd()});
-  // If the sender has gone meanwhile, the handler sees that next.
-  (void)sent;
-  watcher_->Watch(socket, EdgeHandler(socket, *edge));
+  // If the sender has gone meanwhile, the edge's handler sees that next.
+  (void)socket->Send(EncodeAnswer(absl::OkStatus()),
+                     {(*edge)->memory()->fd(), doorbell_->fd()});
   return true;
 }
 
@@ -255,6 +252,9 @@ absl::StatusOr<std::shared_ptr<ReceiveCore>> ShmEndpoint::Admit(
   }
   SC_ASSIGN_OR_RETURN(std::unique_ptr<Doorbell> bell,
                       Doorbell::FromFd(packet.fds[0].Release()));
+  // Before Attach: from then on the edge may be closed on another thread, which
+  // drops the socket for good.
+  watcher_->Watch(socket, EdgeHandler(socket, edge));
   SC_RETURN_IF_ERROR(edge->Attach(std::move(bell),
                                   std::make_unique<ShmLink>(watcher_, socket)));
   return edge;

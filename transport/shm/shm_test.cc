@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -139,6 +140,43 @@ TEST_F(ShmTest, AGoodbyeIsNoLoss) {
   EXPECT_TRUE(absl::IsAborted(received.status)) << received.status;
   EXPECT_THAT(lost_.all(), IsEmpty());
   receive_.reset();
+}
+
+// Also if the peer takes its time to leave.
+TEST_F(ShmTest, ClosingAnEdgeSaysGoodbyeAndClosesItsSocket) {
+  const auto socket = Connect();
+  ASSERT_TRUE(socket->Send(GoodHello(), {bell_->fd()}).ok());
+  ASSERT_TRUE(socket->Receive(kTestDeadline).ok());
+  receive_.reset();
+  EXPECT_EQ(socket->Receive(kTestDeadline).value().bytes, kBye);
+  EXPECT_TRUE(socket->Receive(kTestDeadline).value().end);
+}
+
+std::set<int> OpenDescriptors() {
+  std::set<int> open;
+  for (int fd = 0; fd < 1024; ++fd) {
+    if (fcntl(fd, F_GETFD) >= 0) open.insert(fd);
+  }
+  return open;
+}
+
+// A child that inherits one would hide this process's death from its peers.
+TEST_F(ShmTest, NoDescriptorIsInheritedByChildren) {
+  const std::set<int> before = OpenDescriptors();
+  LostEdges lost;
+  const auto peer =
+      NewShmEndpoint(testing::OptionsFor(bell_.get(), &lost)).value();
+  const auto send = peer->OpenSend(EdgeNamed("e"), endpoint_->Describe(),
+                                   nullptr, kTestDeadline);
+  ASSERT_TRUE(send.ok()) << send.status();
+  int opened = 0;
+  for (const int fd : OpenDescriptors()) {
+    if (before.count(fd) != 0) continue;
+    ++opened;
+    EXPECT_NE(fcntl(fd, F_GETFD) & FD_CLOEXEC, 0) << fd;
+  }
+  // Listener, wake-up, spare; a socket, the memory, and a bell at each end.
+  EXPECT_GE(opened, 6);
 }
 
 TEST_F(ShmTest, EdgeNamesThatDoNotFitAreRefusedAtBothEnds) {

@@ -144,6 +144,12 @@ std::shared_ptr<SendEdge> FaultySend::CountSend(
         absl::StrCat("edge \"", edge_, "\": the fault plan dropped the link ",
                      "at send ", sends_));
     drop_due_ = true;
+    // Before anything fails by it, as every endpoint does.
+    callbacks_.Push([this, status = dropped_](bool cancelled) {
+      if (!cancelled && options_.on_edge_lost) {
+        options_.on_edge_lost(edge_, status);
+      }
+    });
   }
   if (dropped_.ok()) return real_;
   callbacks_.Push([done = std::move(*done),
@@ -172,22 +178,16 @@ absl::Status FaultySend::Translate(absl::Status status) {
   return dropped_.ok() ? status : dropped_;
 }
 
-void FaultySend::DropLink() {
+bool FaultySend::DropLink() {
   std::shared_ptr<SendEdge> real;
-  absl::Status status;
   {
     MutexLock lock(&mu_);
-    if (!std::exchange(drop_due_, false)) return;
+    if (!std::exchange(drop_due_, false)) return false;
     real = std::move(real_);
-    status = dropped_;
     acks_.clear();
   }
   real.reset();  // its outstanding sends fail now
-  callbacks_.Push([this, status](bool cancelled) {
-    if (!cancelled && options_.on_edge_lost) {
-      options_.on_edge_lost(edge_, status);
-    }
-  });
+  return true;
 }
 
 void FaultySend::BeginPoll() {
@@ -198,7 +198,6 @@ void FaultySend::BeginPoll() {
 bool FaultySend::EndPoll() {
   CallbackQueueUse use(&callbacks_);
   if (!use) return false;
-  DropLink();
   {
     MutexLock lock(&mu_);
     for (const TransferHeader& header : TakeDueLocked()) {
@@ -207,7 +206,8 @@ bool FaultySend::EndPoll() {
       });
     }
   }
-  return callbacks_.RunAll();
+  const bool any = callbacks_.RunAll();
+  return DropLink() || any;
 }
 
 bool FaultySend::Waiting() {

@@ -102,7 +102,8 @@ class FaultySend final : public FaultyCore {
       SC_EXCLUDES(mu_);
   // The status that `done` gets for the wrapped edge's `status`.
   absl::Status Translate(absl::Status status) SC_EXCLUDES(mu_);
-  void DropLink() SC_EXCLUDES(mu_);
+  // Closes the wrapped edge if its time has come.
+  bool DropLink() SC_EXCLUDES(mu_);
 
   const FaultPlan plan_;
   const EndpointOptions options_;

@@ -259,14 +259,19 @@ TEST_F(FaultyEndpointTest, DropsTheLinkAtTheNthSend) {
   EXPECT_EQ(lost_a_.all()[0].edge, "e");
 }
 
-TEST_F(FaultyEndpointTest, ADroppedLinkFailsWhatWaits) {
+TEST_F(FaultyEndpointTest, ADroppedLinkFailsWhatWaitsAfterTheReport) {
   FaultPlan plan;
   plan.drop_link_at_send = 2;
   Open(plan);
-  send_->PostSend(HeaderOf(0), {TensorOver(values_)}, Into(&sent_[0]));
+  size_t reported = 0;
+  send_->PostSend(HeaderOf(0), {TensorOver(values_)}, [&](absl::Status status) {
+    reported = lost_a_.all().size();
+    Into (&sent_[0])(std::move(status));
+  });
   send_->PostSend(HeaderOf(1), {TensorOver(values_)}, Into(&sent_[1]));
   ASSERT_TRUE(Until([&] { return sent_[0].calls == 1; }));
   EXPECT_TRUE(absl::IsUnavailable(sent_[0].status)) << sent_[0].status;
+  EXPECT_EQ(reported, 1u);
 }
 
 }  // namespace

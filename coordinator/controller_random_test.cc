@@ -1,0 +1,175 @@
+// Whatever workers, clients and the clock do, in whatever order: every job
+// comes to an end, no worker stays busy, and the journal tells the same story.
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/controller_fixture.h"
+#include "gtest/gtest.h"
+
+namespace stagecoach::coordinator {
+namespace {
+
+class ControllerRandomTest : public ControllerTest {
+ protected:
+  int Draw(int bound) {
+    return static_cast<int>(random_() % static_cast<uint32_t>(bound));
+  }
+  FakeWorker& Any() {
+    return *workers_[static_cast<size_t>(
+        Draw(static_cast<int>(workers_.size())))];
+  }
+
+  // Answers the oldest message that a worker has not answered.
+  void AnswerOne() {
+    FakeWorker& worker = Any();
+    if (worker.closed.has_value() ||
+        worker.answered == worker.received.size()) {
+      return;
+    }
+    const v1::CoordinatorMessage message = worker.received[worker.answered++];
+    const auto answer = AnswerTo(worker, message);
+    if (answer.has_value()) Say(worker, *answer);
+  }
+
+  void SayNonsense() {
+    FakeWorker& worker = Any();
+    v1::WorkerMessage message;
+    switch (Draw(5)) {
+      case 0:
+        message.mutable_prepared()->set_step(Draw(3));
+        break;
+      case 1:
+        message.mutable_applied()->set_step(Draw(3));
+        break;
+      case 2:
+        message.mutable_released();
+        break;
+      case 3:
+        message.mutable_finished();
+        break;
+      default:
+        message.mutable_memory_report()->set_query(Draw(5));
+        break;
+    }
+    const int64_t epoch = worker.epoch;
+    if (Draw(2) == 0) worker.epoch = Draw(4);
+    Say(worker, message);
+    worker.epoch = epoch;
+  }
+
+  void FailSomebody() {
+    const v1::FailureKind kinds[] = {v1::FAILURE_KIND_WORKER_LOST,
+                                     v1::FAILURE_KIND_INTERNAL,
+                                     v1::FAILURE_KIND_OUT_OF_MEMORY};
+    Fail(Any(), kinds[Draw(3)], "oops", Draw(2) == 0 ? Any().name : "");
+  }
+
+  void PassSomeTime() {
+    std::vector<FakeWorker*> beating;
+    for (const auto& worker : workers_) {
+      if (Draw(4) > 0) beating.push_back(worker.get());
+    }
+    Pass(absl::Milliseconds(100 * (1 + Draw(12))), beating);
+  }
+
+  void DoSomething() {
+    switch (Draw(40)) {
+      case 0:
+        return Disconnect(Any());
+      case 1:
+        Join(absl::StrCat("w", Draw(8)));
+        return;
+      case 2:
+        Submit(TinySpec(1 + Draw(4)));
+        return;
+      case 3:
+        (void)TryCancel(absl::StrCat("job-", 1 + Draw(8)));
+        return;
+      case 4:
+        return FailSomebody();
+      case 5:
+        return SayNonsense();
+      case 6:
+      case 7:
+        return PassSomeTime();
+      case 8:
+        watchers_.push_back(Watch("latest"));
+        return;
+      default:
+        return AnswerOne();
+    }
+  }
+
+  bool AllFinished() {
+    for (const std::string& id : controller_->state().job_order()) {
+      if (!IsFinished(controller_->state().FindJob(id)->state)) return false;
+    }
+    return true;
+  }
+
+  void CheckTheEnd() {
+    for (const auto& [name, worker] : controller_->state().workers()) {
+      EXPECT_TRUE(worker.dead || worker.idle()) << name;
+    }
+    for (const std::string& id : controller_->state().job_order()) {
+      const JobRecord& job = *controller_->state().FindJob(id);
+      EXPECT_EQ(job.cause.has_value(), job.state == JobState::kFailed);
+      EXPECT_EQ(job.parameters_sha256.empty(),
+                job.state != JobState::kSucceeded);
+      if (job.state == JobState::kSucceeded) {
+        EXPECT_EQ(job.steps.size(), 2u);
+      }
+    }
+    ClusterState replayed;
+    for (const Event& event : journal_.events()) {
+      ASSERT_TRUE(replayed.Apply(event).ok());
+    }
+    EXPECT_EQ(replayed.DebugString(), controller_->state().DebugString());
+    for (const auto& watcher : watchers_) {
+      ASSERT_TRUE(watcher->ended.has_value());
+      if (!watcher->ended->ok()) continue;  // there was no job to watch
+      for (size_t i = 1; i < watcher->events.size(); ++i) {
+        EXPECT_LT(watcher->events[i - 1].revision(),
+                  watcher->events[i].revision());
+      }
+    }
+  }
+
+  std::mt19937 random_;
+  std::vector<std::shared_ptr<FakeWatcher>> watchers_;
+};
+
+TEST_F(ControllerRandomTest, EveryJobComesToAnEnd) {
+  const uint32_t first_seed = std::random_device()();
+  for (uint32_t seed = first_seed; seed != first_seed + 60; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    random_.seed(seed);
+    workers_.clear();
+    watchers_.clear();
+    journal_ = MemoryJournal();
+    controller_ = std::make_unique<Controller>(options_, &clock_, &executor_,
+                                               &planning_, &journal_);
+    JoinMany(4);
+    Submit(TinySpec(2));
+    for (int i = 0; i < 400; ++i) DoSomething();
+    // From now on all is well, and there are enough workers.
+    for (int i = 0; i < 4; ++i) Join(absl::StrCat("fresh", i));
+    for (int second = 0; second < 60 && !AllFinished(); ++second) {
+      Serve();
+      Pass(absl::Seconds(1), AllBut({}));
+    }
+    // Those who were told to let go have 5 s for it.
+    Serve();
+    Pass(absl::Seconds(6), AllBut({}));
+    ASSERT_TRUE(AllFinished()) << controller_->state().DebugString();
+    CheckTheEnd();
+    if (HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace stagecoach::coordinator
