@@ -68,7 +68,7 @@ TEST_F(JobLifeTest, CategoriesAddUpToAllocatedBytesWhileTheJobRuns) {
       EXPECT_EQ(worker["allocated_bytes"]["allocated"].get<int64_t>() -
                     worker["allocated_bytes"]["freed"].get<int64_t>(),
                 worker["allocated_bytes"]["current"].get<int64_t>());
-      if (worker["step"].get<int64_t>() >= 0) ++in_step;
+      if (worker["step"].is_number()) ++in_step;  // null between steps
     }
   }
   EXPECT_GT(in_step, 0);
