@@ -32,10 +32,34 @@ std::shared_ptr<SessionStream> SessionStream::Open(
   return stream;
 }
 
+absl::Status SessionStream::Write(v1::WorkerMessage message) {
+  {
+    MutexLock lock(&mu_);
+    if (ended_) return absl::UnavailableError("the stream has ended");
+    ++users_;
+  }
+  const absl::Status status = writer_.Write(std::move(message));
+  Leave();
+  return status;
+}
+
+void SessionStream::Leave() {
+  bool last = false;
+  {
+    MutexLock lock(&mu_);
+    last = --users_ == 0;
+  }
+  if (last) RemoveHold();
+}
+
 void SessionStream::OnReadDone(bool ok) {
   if (!ok) {
     writer_.Close();
-    RemoveHold();
+    {
+      MutexLock lock(&mu_);
+      ended_ = true;
+    }
+    Leave();
     return;
   }
   handlers_.on_message(std::move(incoming_));

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "absl/status/status.h"
+#include "base/mutex.h"
 #include "rpc/stream_writer.h"
 #include "stagecoach/v1/session.grpc.pb.h"
 
@@ -31,9 +32,7 @@ class SessionStream final
 
   // kUnavailable once the stream has ended; kResourceExhausted where the
   // coordinator reads too slowly.
-  absl::Status Write(v1::WorkerMessage message) {
-    return writer_.Write(std::move(message));
-  }
+  absl::Status Write(v1::WorkerMessage message) SC_EXCLUDES(mu_);
   void Cancel() { context_.TryCancel(); }
 
   // gRPC's callbacks.
@@ -43,12 +42,18 @@ class SessionStream final
 
  private:
   explicit SessionStream(Handlers handlers);
+  void Leave() SC_EXCLUDES(mu_);
 
   const Handlers handlers_;
   grpc::ClientContext context_;
   rpc::StreamWriter<v1::WorkerMessage> writer_;
   v1::CoordinatorMessage incoming_;
   std::shared_ptr<SessionStream> self_;  // until OnDone
+  Mutex mu_;
+  // The reading side, and calls of Write under way. gRPC's hold on the call,
+  // without which no write may be started, is given back with the last.
+  int users_ SC_GUARDED_BY(mu_) = 1;
+  bool ended_ SC_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace stagecoach::worker
