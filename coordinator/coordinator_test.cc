@@ -425,10 +425,11 @@ TEST_F(CoordinatorTest, TakenPortAndBadTimesAreRefused) {
 TEST_F(CoordinatorTest, ShutdownEndsEveryStream) {
   Start();
   Notification in_step;
+  Notification asked;
   StreamWorker& worker = Join("w0", [&](const v1::CoordinatorMessage& message) {
-    if (!message.has_step_begin()) return message.has_memory_query();
-    in_step.Notify();
-    return true;
+    if (message.has_memory_query()) asked.Notify();
+    if (message.has_step_begin()) in_step.Notify();
+    return message.has_memory_query() || message.has_step_begin();
   });
   const std::string job_id = Submit(TinySpec(1));
   auto watching = Watch(job_id);
@@ -445,6 +446,7 @@ TEST_F(CoordinatorTest, ShutdownEndsEveryStream) {
                   .error_code(),
               grpc::StatusCode::UNAVAILABLE);
   });
+  asked.WaitForNotification();
   coordinator_->Shutdown();
   while (watching->Next()) {
   }
