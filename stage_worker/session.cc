@@ -156,6 +156,15 @@ void Session::OnEngine(std::function<Result(Placement&)> work,
 }
 
 void Session::OnConnected() {
+  // A coordinator places jobs on whoever registers: not before the placement of
+  // an earlier stream is gone.
+  registration_due_ = true;
+  RegisterIfIdle();
+}
+
+void Session::RegisterIfIdle() {
+  if (!registration_due_ || state_ != SessionState::kIdle) return;
+  registration_due_ = false;
   v1::WorkerMessage message;
   *message.mutable_register_() = options_.registration;
   Send(std::move(message));
@@ -430,6 +439,7 @@ void Session::OnFinish() {
         options_.engine->Add([placement = held_.placement] {});
         held_.placement.reset();
         Transition(SessionState::kIdle);
+        RegisterIfIdle();
       });
 }
 
@@ -505,13 +515,16 @@ void Session::SendReleased(const v1::WorkerMemory* memory) {
   v1::Released* released = message.mutable_released();
   released->set_job_id(held_.job_id);
   if (memory != nullptr) *released->mutable_memory() = *memory;
-  Send(std::move(message));
+  // A new stream's coordinator knows nothing of this placement.
+  if (!registration_due_) Send(std::move(message));
   options_.engine->Add([placement = held_.placement] {});
   held_.placement.reset();
   Transition(SessionState::kIdle);
+  RegisterIfIdle();
 }
 
 void Session::OnDisconnected(const absl::Status& status) {
+  registration_due_ = false;
   OnAbort(absl::StrCat("the session ended: ", status.message()));
 }
 

@@ -74,7 +74,7 @@ class Session : public std::enable_shared_from_this<Session> {
  public:
   explicit Session(const SessionOptions& options);
 
-  // A new stream is open: registers.
+  // A new stream is open: registers, once IDLE.
   void OnConnected();
   void OnMessage(const v1::CoordinatorMessage& message);
   // The stream ended. A placement cannot go on without its coordinator yet: it
@@ -113,6 +113,7 @@ class Session : public std::enable_shared_from_this<Session> {
   // The placement cannot go on; tells the coordinator and stops it.
   void Fail(const absl::Status& status);
 
+  void RegisterIfIdle();
   void Transition(SessionState to);
   bool Expect(SessionState state, const char* message);
   // Whether the engine's answer still concerns the placement held now.
@@ -133,6 +134,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Epoch last_epoch_;
   Held held_;
   bool building_ = false;  // the engine works on held_.placement
+  bool registration_due_ = false;
   FenceCounters refused_;
   int64_t heartbeats_ = 0;
   // The last schedule that came, by its id.

@@ -305,6 +305,22 @@ TEST_F(SessionTest, ALostCoordinatorEndsThePlacement) {
   EXPECT_EQ(allocator_.Stats().allocated_bytes.current, 0);
 }
 
+// Else a coordinator might place a job on a worker that cannot take it yet.
+TEST_F(SessionTest, RegistersAgainOnlyOnceThePlacementIsGone) {
+  GetReady();
+  session_->OnDisconnected(absl::UnavailableError("gone"));
+  session_->OnConnected();
+  EXPECT_EQ(session_->state(), SessionState::kReleasing);
+  EXPECT_TRUE(sent_.empty());
+  RunEverything();
+  EXPECT_TRUE(Next().has_register_());
+  EXPECT_TRUE(sent_.empty());
+  EXPECT_EQ(session_->state(), SessionState::kIdle);
+  // And at once when idle.
+  session_->OnConnected();
+  EXPECT_TRUE(Next().has_register_());
+}
+
 TEST_F(SessionTest, AnswersMemoryQueriesInEveryState) {
   const auto query = [&](int64_t number) {
     Deliver([&](v1::CoordinatorMessage* message) {
