@@ -13,7 +13,6 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/ids.h"
-#include "base/mutex.h"
 #include "job/job_spec.h"
 #include "memory/accounting_allocator.h"
 #include "memory/ledger.h"

@@ -476,12 +476,10 @@ void Session::Fail(const absl::Status& status) {
   }
   failed->set_kind(KindOf(status, blamed));
   failed->set_blamed_worker(blamed);
-  LogError(status.message(), [&] {
-    LogFields fields;
-    fields.job = held_.job_id;
-    fields.epoch = held_.epoch.value();
-    return fields;
-  }());
+  LogFields fields;
+  fields.job = held_.job_id;
+  fields.epoch = held_.epoch.value();
+  LogError(status.message(), fields);
   Send(std::move(message));
   if (held_.placement == nullptr) return;
   held_.placement->Abort(status);

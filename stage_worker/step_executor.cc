@@ -293,7 +293,7 @@ void StepExecutor::NameRetentions() {
        options_.ledger->TakeUnnamed()) {
     const std::string op = options_.engine->RetainingOp(
         retention.key.stage, retention.key.microbatch, retention.storage);
-    if (!op.empty()) options_.ledger->NameRetention(retention.key, op);
+    if (!op.empty()) options_.ledger->NameRetention(retention, op);
   }
 }
 

@@ -12,7 +12,7 @@
 #include "base/ids.h"
 #include "base/tensor_descriptor.h"
 #include "job/job_spec.h"
-#include "job/plan.h"
+#include "job/split.h"
 #include "memory/accounting_allocator.h"
 #include "stage_worker/data/data_source.h"
 
