@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/process.h"
 #include "client/testing/client_process.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -17,7 +18,8 @@ using testing::HasSubstr;
 constexpr char kTiny[] = "examples/tiny.toml";
 
 TEST(PlanCommandTest, PlansTheExampleWithoutACluster) {
-  const ClientResult result = RunClient({"plan", kTiny, "-o", "json"});
+  const ClientResult result =
+      RunClient({"plan", kTiny, "--equal-costs", "-o", "json"});
   ASSERT_EQ(result.exit_code, 0) << result.error;
   const Json json = result.document();
   EXPECT_EQ(json["schedule"], "1f1b");
@@ -26,33 +28,71 @@ TEST(PlanCommandTest, PlansTheExampleWithoutACluster) {
   EXPECT_EQ(json["workers"][0]["stages"].dump(), "[0]");
   EXPECT_EQ(json["workers"][0]["layers"], 2);
   EXPECT_TRUE(json["bubble_ratio"].is_number());
-  EXPECT_THAT(RunClient({"plan", kTiny}).out, HasSubstr("1f1b: verified"));
+  EXPECT_THAT(RunClient({"plan", kTiny, "--equal-costs"}).out,
+              HasSubstr("1f1b: verified"));
 }
 
 TEST(PlanCommandTest, TakesOverridesBeforeAndAfterTheSpec) {
   const ClientResult result =
       RunClient({"plan", "--set", "pipeline.schedule=interleaved", "--set",
                  "pipeline.stages_per_worker=2", kTiny, "--set",
-                 "training.microbatches=3", "-o", "json"});
+                 "training.microbatches=3", "--equal-costs", "-o", "json"});
   ASSERT_EQ(result.exit_code, 0) << result.error;
   EXPECT_EQ(result.document()["schedule"], "interleaved");
   EXPECT_EQ(result.document()["workers"][1]["stages"].dump(), "[1,3]");
 }
 
 TEST(PlanCommandTest, ComparesAllSchedulesOnRequest) {
-  EXPECT_FALSE(RunClient({"plan", kTiny, "-o", "json"})
+  EXPECT_FALSE(RunClient({"plan", kTiny, "--equal-costs", "-o", "json"})
                    .document()
                    .contains("alternatives"));
   const ClientResult result =
-      RunClient({"plan", kTiny, "--compare", "-o", "json"});
+      RunClient({"plan", kTiny, "--compare", "--equal-costs", "-o", "json"});
   ASSERT_EQ(result.exit_code, 0) << result.error;
   const Json alternatives = result.document()["alternatives"];
   ASSERT_GT(alternatives.size(), 10u);
   EXPECT_EQ(alternatives.back()["schedule"], "auto");
-  const std::string text = RunClient({"plan", kTiny, "--compare"}).out;
+  const std::string text =
+      RunClient({"plan", kTiny, "--compare", "--equal-costs"}).out;
   EXPECT_THAT(text, HasSubstr("1f1b: verified"));
   EXPECT_THAT(text, HasSubstr("\n1f1b *"));
   EXPECT_THAT(text, HasSubstr("; takes "));
+}
+
+// ---- measured ---------------------------------------------------------------
+
+std::string FakeWorker() { return ExecutableFolder() + "/fake_daemon"; }
+
+TEST(MeasuredPlanTest, UsesWhatAWorkerMeasures) {
+  const ClientResult result =
+      RunClient({"plan", kTiny, "-o", "json", "--compare"},
+                {{"STAGECOACH_WORKER_BINARY", FakeWorker()}});
+  ASSERT_EQ(result.exit_code, 0) << result.error;
+  EXPECT_THAT(result.error, HasSubstr("measuring one microbatch"));
+  const Json json = result.document();
+  EXPECT_EQ(json["measured"], true);
+  // The fake worker's head costs as much as two of the four layers.
+  EXPECT_EQ(json["stages"][0]["layers"], 3);
+  EXPECT_DOUBLE_EQ(json["stages"][0]["forward_seconds"].get<double>(), 0.03);
+  const Json alternatives = json["alternatives"];
+  ASSERT_GT(alternatives.size(), 10u);
+  for (const Json& row : alternatives) {
+    if (row["verified"] == false) continue;
+    EXPECT_GT(row["predicted_step_seconds"].get<double>(), 0) << row;
+    EXPECT_GT(row["peak_in_flight_bytes"].get<int64_t>(), 0) << row;
+    EXPECT_GE(row["predicted_step_seconds"].get<double>(),
+              alternatives.back()["predicted_step_seconds"].get<double>());
+  }
+}
+
+TEST(MeasuredPlanTest, AWorkerThatFailsIsQuoted) {
+  const ClientResult result = RunClient(
+      {"plan", kTiny},
+      {{"STAGECOACH_WORKER_BINARY", FakeWorker()}, {"FAKE_WORKER", "exits"}});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.error,
+              HasSubstr("the worker that measures the model ended with exit "
+                        "code 2; the end of its log:\nfake: "));
 }
 
 // ---- refused specs ----------------------------------------------------------

@@ -32,7 +32,7 @@ absl::StatusOr<CheckedSpec> LoadSpec(const SpecArguments& arguments) {
   }
   SC_RETURN_IF_ERROR(parsed.status());
   SC_RETURN_IF_ERROR(job::Validate(*parsed));
-  absl::StatusOr<job::JobPlan> plan = job::PlanJob(parsed->spec);
+  absl::StatusOr<job::JobPlan> plan = job::PlanJob(parsed->spec, nullptr);
   if (!plan.ok()) {
     return parsed->ErrorAt("pipeline.schedule", plan.status().message());
   }

@@ -159,6 +159,18 @@ struct ClusterState::Applier {
     return absl::OkStatus();
   }
 
+  absl::Status operator()(const JobReplanned& event) const {
+    JobRecord* job = nullptr;
+    SC_RETURN_IF_ERROR(Find(event.job_id, &job));
+    if (job->state != JobState::kPlacing) {
+      return Impossible(absl::StrCat(event.job_id, " is not being placed"));
+    }
+    job->schedule = event.schedule;
+    job->stages = event.stages;
+    ++job->revision;
+    return absl::OkStatus();
+  }
+
   absl::Status operator()(const JobRefused& event) const {
     JobRecord* job = nullptr;
     SC_RETURN_IF_ERROR(Move(event.job_id, JobState::kFailed, &job));

@@ -176,6 +176,11 @@ class Controller {
       const v1::SubmitJobRequest& request);
   absl::StatusOr<v1::CancelJobResponse> CancelNow(
       const v1::CancelJobRequest& request);
+  // With what a worker of the placed job measured.
+  void PlanAgain(const std::string& job_id, Epoch epoch,
+                 const v1::ModelProfile& profile);
+  void OnPlannedAgain(const std::string& job_id, Epoch epoch,
+                      absl::StatusOr<PlannedJob> planned);
   void OnPlanned(const std::string& job_id, absl::StatusOr<PlannedJob> planned);
   // Gives queued jobs their workers, first come first.
   void Schedule();

@@ -190,6 +190,10 @@ TEST_F(ControllerFailureTest, WithoutAPositionTheLowestStageIsNamed) {
   v1::JobSpec spec = TinySpec(2);
   spec.mutable_pipeline()->set_schedule("interleaved");
   spec.mutable_pipeline()->set_stages_per_worker(2);
+  spec.mutable_pipeline()->clear_split();
+  for (int stage = 0; stage < 4; ++stage) {
+    spec.mutable_pipeline()->add_split(2);
+  }
   Submit(spec);
   Disconnect(worker(1));
   ServeAborts();

@@ -32,6 +32,8 @@ std::string KindOf(const v1::CoordinatorMessage& message) {
       return "memory";
     case v1::CoordinatorMessage::kShutdown:
       return "shutdown";
+    case v1::CoordinatorMessage::kProfile:
+      return "profile";
     case v1::CoordinatorMessage::MESSAGE_NOT_SET:
       break;
   }
@@ -42,6 +44,10 @@ std::string KindOf(const v1::CoordinatorMessage& message) {
 
 absl::Status FakeWorker::Send(v1::CoordinatorMessage message) {
   if (closed.has_value()) return absl::UnavailableError("closed");
+  if (message.has_profile()) {
+    epoch = message.fence().epoch();
+    assign.set_job_id(message.profile().job_id());
+  }
   if (message.has_assign()) {
     epoch = message.fence().epoch();
     assign = message.assign();

@@ -50,6 +50,79 @@ TEST_F(ControllerJobsTest, RunsAJobToSuccess) {
   }
 }
 
+v1::JobSpec AutomaticSpec(int64_t workers, const std::string& schedule) {
+  job::JobSpec spec = TinyJob(workers);
+  spec.pipeline.split.clear();
+  spec.pipeline.schedule = schedule;
+  v1::JobSpec proto;
+  job::ToProto(spec, &proto);
+  return proto;
+}
+
+TEST_F(ControllerJobsTest, AnAutomaticSplitIsDecidedByWhatAWorkerMeasures) {
+  JoinMany(2);
+  const std::string job_id = Submit(AutomaticSpec(2, "1f1b"));
+  EXPECT_EQ(StateOf(job_id), v1::JOB_STATE_PLACING);
+  EXPECT_EQ(Get(job_id)->stages(0).layer_end(), 4);  // even, for now
+  Serve();
+  EXPECT_EQ(Received(worker(0)),
+            "welcome profile assign connect begin:0 commit:0 begin:1 commit:1 "
+            "finish");
+  const auto job = Get(job_id);
+  EXPECT_EQ(job->state(), v1::JOB_STATE_SUCCEEDED);
+  // The head costs as much as four layers: six layers against two and a head.
+  EXPECT_EQ(job->stages(0).layer_end(), 6);
+  EXPECT_EQ(job->stages(1).layer_end(), 8);
+  EXPECT_EQ(worker(1).assign.stages(0).layer_begin(), 6);
+}
+
+TEST_F(ControllerJobsTest, AnAutomaticScheduleIsNamedOnceItIsChosen) {
+  JoinMany(2);
+  const std::string job_id = Submit(AutomaticSpec(2, "auto"));
+  EXPECT_EQ(Get(job_id)->schedule(), "auto");
+  Serve("assign");
+  const std::string chosen = Get(job_id)->schedule();
+  EXPECT_EQ(chosen, worker(0).received.back().assign().schedule().kind());
+  Serve();
+  EXPECT_EQ(StateOf(job_id), v1::JOB_STATE_SUCCEEDED);
+}
+
+TEST_F(ControllerJobsTest, AJobMayBeCancelledWhileItIsPlannedAgain) {
+  JoinMany(2);
+  const std::string job_id = Submit(AutomaticSpec(2, "1f1b"));
+  Say(worker(1), *AnswerTo(worker(1), worker(1).received.back()));
+  ++worker(1).answered;
+  // The plan is being made when the user cancels.
+  v1::WorkerMessage profiled = *AnswerTo(worker(0), worker(0).received.back());
+  ++worker(0).answered;
+  profiled.mutable_fence()->set_term(options_.term.value());
+  profiled.mutable_fence()->set_epoch(worker(0).epoch);
+  profiled.mutable_fence()->set_incarnation(worker(0).incarnation);
+  controller_->OnMessage(workers_[0], profiled);
+  executor_.RunAll();
+  EXPECT_EQ(Cancel(job_id).state(), v1::JOB_STATE_CANCELLING);
+  Serve();
+  EXPECT_EQ(StateOf(job_id), v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(Received(worker(0)), "welcome profile abort");
+}
+
+TEST_F(ControllerJobsTest, AProfileThatMakesNoSenseFailsTheJob) {
+  JoinMany(2);
+  const std::string job_id = Submit(AutomaticSpec(2, "1f1b"));
+  Say(worker(1), *AnswerTo(worker(1), worker(1).received.back()));
+  ++worker(1).answered;
+  v1::WorkerMessage profiled;
+  profiled.mutable_profiled()->mutable_profile()->add_layers();
+  ++worker(0).answered;
+  Say(worker(0), profiled);
+  Serve();
+  const auto job = Get(job_id);
+  EXPECT_EQ(job->state(), v1::JOB_STATE_FAILED);
+  EXPECT_TRUE(absl::StrContains(job->cause().message(),
+                                "a profile of 1 layers, but the model has 8"))
+      << job->cause().message();
+}
+
 TEST_F(ControllerJobsTest, CommitCarriesTheJobsRateAndClipping) {
   JoinMany(1);
   Submit(TinySpec(1, 3));
@@ -218,7 +291,8 @@ TEST_F(ControllerJobsTest, RefusedScheduleFailsTheJobWithTheVerifiersWords) {
   EXPECT_EQ(job->cause().stage(), -1);
   EXPECT_EQ(
       job->cause().message(),
-      std::string(job::PlanJob(*job::FromProto(spec)).status().message()));
+      std::string(
+          job::PlanJob(*job::FromProto(spec), nullptr).status().message()));
   EXPECT_EQ(job->reason(), job->cause().message());
 }
 

@@ -71,6 +71,12 @@ struct JobPlanned {
   std::string schedule;  // its kind
   std::vector<StagePlan> stages;
 };
+// Planned again with what its workers measured, while it is being placed.
+struct JobReplanned {
+  std::string job_id;
+  std::string schedule;
+  std::vector<StagePlan> stages;
+};
 // The spec or its schedule cannot be run.
 struct JobRefused {
   std::string job_id;
@@ -136,9 +142,9 @@ struct JobSucceeded {
 using EventBody =
     std::variant<WorkerRegistered, WorkerSuspected, WorkerAnswered, WorkerLost,
                  WorkerReleased, JobSubmitted, JobPlanning, JobPlanned,
-                 JobRefused, JobWaiting, JobPlaced, JobRunning, StepCommitted,
-                 JobFailing, JobFailed, JobCancelRequested, JobCancelled,
-                 JobSucceeded>;
+                 JobReplanned, JobRefused, JobWaiting, JobPlaced, JobRunning,
+                 StepCommitted, JobFailing, JobFailed, JobCancelRequested,
+                 JobCancelled, JobSucceeded>;
 
 // One change of the coordinator's state. Appended to the journal before it
 // takes effect; applying all events in order gives the same state again.

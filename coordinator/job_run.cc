@@ -14,6 +14,8 @@ namespace {
 
 const char* PhaseName(JobRun::Phase phase) {
   switch (phase) {
+    case JobRun::Phase::kProfiling:
+      return "the model is being profiled";
     case JobRun::Phase::kAssigning:
       return "stages are being built";
     case JobRun::Phase::kConnecting:
@@ -77,7 +79,26 @@ v1::CoordinatorMessage JobRun::AssignFor(int worker) const {
 }
 
 JobRun::Output JobRun::Start() {
+  if (!planned_->plan.provisional) return Assign(planned_);
+  Enter(Phase::kProfiling);
   Output output;
+  for (size_t i = 0; i < members_.size(); ++i) {
+    v1::CoordinatorMessage message;
+    v1::Profile* profile = message.mutable_profile();
+    profile->set_job_id(job_id_);
+    *profile->mutable_spec() = spec_;
+    // One is as good as another: workers of a job are alike.
+    profile->set_measure(i == 0);
+    output.messages.emplace_back(static_cast<int>(i), std::move(message));
+  }
+  return output;
+}
+
+JobRun::Output JobRun::Assign(std::shared_ptr<const PlannedJob> planned) {
+  Output output;
+  if (phase_ != Phase::kProfiling && phase_ != Phase::kAssigning) return output;
+  Enter(Phase::kAssigning);
+  planned_ = std::move(planned);
   for (size_t i = 0; i < members_.size(); ++i) {
     const int worker = static_cast<int>(i);
     output.messages.emplace_back(worker, AssignFor(worker));
@@ -121,6 +142,8 @@ JobRun::Output JobRun::OnMessage(int worker, const v1::WorkerMessage& message,
 absl::Status JobRun::HandleAnswer(int worker, const v1::WorkerMessage& message,
                                   Output* output) {
   switch (message.message_case()) {
+    case v1::WorkerMessage::kProfiled:
+      return OnProfiled(worker, message.profiled());
     case v1::WorkerMessage::kAssigned:
       return OnAssigned(worker, message.assigned());
     case v1::WorkerMessage::kConnected:
@@ -136,6 +159,16 @@ absl::Status JobRun::HandleAnswer(int worker, const v1::WorkerMessage& message,
     default:
       return OutOfOrder("sent a message that is no answer");
   }
+}
+
+absl::Status JobRun::OnProfiled(int worker, const v1::Profiled& profiled) {
+  SC_RETURN_IF_ERROR(Answer(worker, Phase::kProfiling, "Profiled"));
+  if (profiled.has_profile() == (worker == 0)) {
+    if (worker == 0) profile_ = profiled.profile();
+    return absl::OkStatus();
+  }
+  return OutOfOrder(worker == 0 ? "was to measure the model and did not"
+                                : "measured the model though it was not to");
 }
 
 absl::Status JobRun::OnAssigned(int worker, const v1::Assigned& assigned) {
@@ -221,6 +254,10 @@ absl::Status JobRun::Advance(absl::Time now, Output* output) {
   }
   if (!AllAnswered()) return absl::OkStatus();
   switch (phase_) {
+    case Phase::kProfiling:
+      // The caller may take a while: it is asked once.
+      output->profile = std::exchange(profile_, std::nullopt);
+      return absl::OkStatus();
     case Phase::kAssigning: {
       Enter(Phase::kConnecting);
       v1::CoordinatorMessage connect;

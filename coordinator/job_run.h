@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -20,17 +21,21 @@ namespace stagecoach::coordinator {
 // One placement of one job, from Assign to the last worker that let go: what to
 // say to the workers next, given their answers.
 //
-//   ASSIGNING ──▶ CONNECTING ──▶ STEPPING ──▶ FINISHING
-//       │             │             │             │
-//       └─────────────┴──────┬──────┴─────────────┘
-//                            ▼
-//                        RELEASING
+//   PROFILING ─▶ ASSIGNING ─▶ CONNECTING ─▶ STEPPING ─▶ FINISHING
+//       │            │             │            │           │
+//       └────────────┴─────────────┼────────────┴───────────┘
+//                                  ▼
+//                              RELEASING
+//
+// PROFILING only where the plan is provisional: one worker measures the model,
+// and the caller plans again and calls Assign.
 //
 // Decides nothing about the health of workers and keeps no clock. Pure in that
 // it only returns what should happen. Thread-compatible.
 class JobRun {
  public:
   enum class Phase {
+    kProfiling,
     kAssigning,
     kConnecting,
     kStepping,
@@ -49,6 +54,8 @@ class JobRun {
   struct Output {
     std::vector<EventBody> events;
     std::vector<std::pair<int, v1::CoordinatorMessage>> messages;
+    // Then, if there is one: plan again with it.
+    std::optional<v1::ModelProfile> profile;
     // kInternal if the answer made no sense: then `culprit` broke the protocol.
     absl::Status status;
     int culprit = 0;
@@ -58,8 +65,11 @@ class JobRun {
          std::shared_ptr<const PlannedJob> planned,
          std::vector<Member> members);
 
-  // Assign to every worker.
+  // Assign, or Profile, to every worker.
   Output Start();
+  // Assign to every worker, with the plan that the profile gave. Ignored unless
+  // PROFILING: the job may have ended meanwhile.
+  Output Assign(std::shared_ptr<const PlannedJob> planned);
   // An answer of a worker that passed its fence: Assigned, Connected, Prepared,
   // Applied, Finished or Released. Answers that cross an Abort are ignored.
   Output OnMessage(int worker, const v1::WorkerMessage& message,
@@ -77,6 +87,7 @@ class JobRun {
   const std::set<int>& holding() const { return holding_; }
 
  private:
+  absl::Status OnProfiled(int worker, const v1::Profiled& profiled);
   absl::Status OnAssigned(int worker, const v1::Assigned& assigned);
   absl::Status OnConnected(int worker, const v1::Connected& connected);
   absl::Status OnPrepared(int worker, const v1::Prepared& prepared);
@@ -108,10 +119,11 @@ class JobRun {
   const std::string job_id_;
   const Epoch epoch_;
   const v1::JobSpec spec_;
-  const std::shared_ptr<const PlannedJob> planned_;
+  std::shared_ptr<const PlannedJob> planned_;
   const std::vector<Member> members_;
 
   Phase phase_ = Phase::kAssigning;
+  std::optional<v1::ModelProfile> profile_;
   std::set<int> answered_;  // in this phase, or in this step
   std::set<int> holding_;
   std::vector<int64_t> receive_pool_bytes_;

@@ -21,7 +21,7 @@ using Phase = JobRun::Phase;
 class JobRunTest : public ::testing::Test {
  protected:
   JobRunTest() {
-    auto planned = PlanForWorkers(TinyJob(2), job::PlanJob);
+    auto planned = PlanForWorkers(TinyJob(2), nullptr, job::PlanJob);
     EXPECT_TRUE(planned.ok()) << planned.status();
     std::vector<JobRun::Member> members(2);
     members[0] = {"a", Incarnation(10), "127.0.0.1:1"};
@@ -122,6 +122,71 @@ class JobRunTest : public ::testing::Test {
   absl::Time now_ = absl::UnixEpoch();
   std::unique_ptr<JobRun> run_;
 };
+
+// The same job, but its split is chosen by what a worker measures.
+class ProvisionalRunTest : public JobRunTest {
+ protected:
+  ProvisionalRunTest() {
+    job_.pipeline.split.clear();
+    auto planned = PlanForWorkers(job_, nullptr, job::PlanJob);
+    EXPECT_TRUE(planned.ok()) << planned.status();
+    EXPECT_TRUE(planned->plan.provisional);
+    const std::vector<JobRun::Member> members = run_->members();
+    run_ = std::make_unique<JobRun>(
+        "job-1", Epoch(1), TinySpec(2),
+        std::make_shared<const PlannedJob>(*std::move(planned)), members);
+  }
+  static v1::WorkerMessage Profiled(bool measured) {
+    v1::WorkerMessage message;
+    message.mutable_profiled();
+    if (measured) {
+      message.mutable_profiled()->mutable_profile()->set_copy_seconds(0.25);
+    }
+    return message;
+  }
+  std::shared_ptr<const PlannedJob> Replanned() {
+    job::JobSpec spec = job_;
+    spec.pipeline.split = {7, 1};
+    auto planned = PlanForWorkers(spec, nullptr, job::PlanJob);
+    EXPECT_TRUE(planned.ok()) << planned.status();
+    return std::make_shared<const PlannedJob>(*std::move(planned));
+  }
+
+  job::JobSpec job_ = TinyJob(2);
+};
+
+TEST_F(ProvisionalRunTest, OneMeasuresThenAllAreAssignedTheNewPlan) {
+  const JobRun::Output started = run_->Start();
+  EXPECT_EQ(run_->phase(), Phase::kProfiling);
+  ASSERT_EQ(started.messages.size(), size_t{2});
+  EXPECT_TRUE(started.messages[0].second.profile().measure());
+  EXPECT_FALSE(started.messages[1].second.profile().measure());
+  EXPECT_FALSE(Say(1, Profiled(false)).profile.has_value());
+  const JobRun::Output measured = Say(0, Profiled(true));
+  ASSERT_TRUE(measured.status.ok()) << measured.status;
+  ASSERT_TRUE(measured.profile.has_value());
+  EXPECT_EQ(measured.profile->copy_seconds(), 0.25);
+  EXPECT_TRUE(measured.messages.empty());
+  const JobRun::Output assigned = run_->Assign(Replanned());
+  EXPECT_EQ(Kinds(assigned), "0:assign 1:assign");
+  EXPECT_EQ(assigned.messages[1].second.assign().stages(0).layer_begin(), 7);
+  EXPECT_EQ(run_->phase(), Phase::kAssigning);
+}
+
+TEST_F(ProvisionalRunTest, AProfileFromTheWrongWorkerBreaksTheProtocol) {
+  run_->Start();
+  ExpectBroken(Say(1, Profiled(true)), 1, "though it was not to");
+  ExpectBroken(Say(0, Profiled(false)), 0, "was to measure");
+}
+
+TEST_F(ProvisionalRunTest, APlanThatComesTooLateChangesNothing) {
+  run_->Start();
+  Say(1, Profiled(false));
+  Say(0, Profiled(true));
+  EXPECT_EQ(Kinds(run_->Release("cancelled")), "0:abort 1:abort");
+  EXPECT_TRUE(run_->Assign(Replanned()).messages.empty());
+  EXPECT_EQ(run_->phase(), Phase::kReleasing);
+}
 
 TEST_F(JobRunTest, AssignTellsEachWorkerItsPart) {
   const JobRun::Output output = run_->Start();

@@ -40,11 +40,12 @@ absl::Status CheckSizes(const job::JobSpec& spec) {
 }  // namespace
 
 absl::StatusOr<PlannedJob> PlanForWorkers(const job::JobSpec& spec,
+                                          const job::ModelProfile* profile,
                                           const Planner& planner) {
   SC_RETURN_IF_ERROR(CheckSizes(spec));
   PlannedJob planned;
   planned.spec = spec;
-  SC_ASSIGN_OR_RETURN(planned.plan, planner(spec));
+  SC_ASSIGN_OR_RETURN(planned.plan, planner(spec, profile));
   schedule::ToProto(planned.plan.schedule, &planned.schedule);
   const std::string bytes = planned.schedule.SerializeAsString();
   if (bytes.size() > kMaxScheduleBytes) {
@@ -59,6 +60,11 @@ absl::StatusOr<PlannedJob> PlanForWorkers(const job::JobSpec& spec,
   hash.Update(bytes);
   planned.schedule_id = hash.FinishHex().substr(0, kIdDigits);
   return planned;
+}
+
+std::string ScheduleNameOf(const PlannedJob& planned) {
+  return planned.plan.provisional ? planned.spec.pipeline.schedule
+                                  : planned.plan.schedule.kind;
 }
 
 std::vector<StagePlan> StagePlansOf(const job::JobPlan& plan) {

@@ -21,14 +21,19 @@ struct PlannedJob {
   std::string schedule_id;  // hash of its contents
 };
 
-using Planner =
-    std::function<absl::StatusOr<job::JobPlan>(const job::JobSpec&)>;
+// The profile is null until there is one.
+using Planner = std::function<absl::StatusOr<job::JobPlan>(
+    const job::JobSpec&, const job::ModelProfile* profile)>;
 
 // Plans with `planner` (job::PlanJob, but for tests). kInvalidArgument with the
 // verifier's words, or for a schedule larger than a message may be. Takes as
 // long as planning takes; reads at most the schedule file.
 absl::StatusOr<PlannedJob> PlanForWorkers(const job::JobSpec& spec,
+                                          const job::ModelProfile* profile,
                                           const Planner& planner);
+
+// What people are told: a kind, or "auto" while that is not decided.
+std::string ScheduleNameOf(const PlannedJob& planned);
 
 // The part of a plan that the coordinator's state keeps, by stage.
 std::vector<StagePlan> StagePlansOf(const job::JobPlan& plan);

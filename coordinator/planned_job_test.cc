@@ -12,7 +12,7 @@ namespace stagecoach::coordinator {
 namespace {
 
 TEST(PlannedJobTest, ScheduleGoesOverTheWireUnchanged) {
-  const auto planned = PlanForWorkers(TinyJob(4), job::PlanJob);
+  const auto planned = PlanForWorkers(TinyJob(4), nullptr, job::PlanJob);
   ASSERT_TRUE(planned.ok()) << planned.status();
   const auto back = schedule::FromProto(planned->schedule);
   ASSERT_TRUE(back.ok()) << back.status();
@@ -20,9 +20,9 @@ TEST(PlannedJobTest, ScheduleGoesOverTheWireUnchanged) {
 }
 
 TEST(PlannedJobTest, IdFollowsFromTheSchedule) {
-  const auto one = PlanForWorkers(TinyJob(4), job::PlanJob);
-  const auto again = PlanForWorkers(TinyJob(4), job::PlanJob);
-  const auto other = PlanForWorkers(TinyJob(4, 2, 3), job::PlanJob);
+  const auto one = PlanForWorkers(TinyJob(4), nullptr, job::PlanJob);
+  const auto again = PlanForWorkers(TinyJob(4), nullptr, job::PlanJob);
+  const auto other = PlanForWorkers(TinyJob(4, 2, 3), nullptr, job::PlanJob);
   ASSERT_TRUE(one.ok() && again.ok() && other.ok());
   EXPECT_EQ(one->schedule_id.size(), 16u);
   EXPECT_EQ(one->schedule_id, again->schedule_id);
@@ -30,7 +30,7 @@ TEST(PlannedJobTest, IdFollowsFromTheSchedule) {
 }
 
 TEST(PlannedJobTest, OnlyOutputsThatCrossTheWireHaveBytes) {
-  const auto planned = PlanForWorkers(TinyJob(4), job::PlanJob);
+  const auto planned = PlanForWorkers(TinyJob(4), nullptr, job::PlanJob);
   ASSERT_TRUE(planned.ok()) << planned.status();
   const std::vector<StagePlan> stages = StagePlansOf(planned->plan);
   ASSERT_EQ(stages.size(), 4u);
@@ -44,7 +44,7 @@ TEST(PlannedJobTest, OnlyOutputsThatCrossTheWireHaveBytes) {
 }
 
 TEST(PlannedJobTest, OneWorkerPutsNothingOnTheWire) {
-  const auto planned = PlanForWorkers(TinyJob(1), job::PlanJob);
+  const auto planned = PlanForWorkers(TinyJob(1), nullptr, job::PlanJob);
   ASSERT_TRUE(planned.ok()) << planned.status();
   EXPECT_EQ(StagePlansOf(planned->plan)[0].output_bytes, 0);
 }
@@ -61,14 +61,16 @@ TEST(PlannedJobTest, RefusesNumbersThatNoPlanHas) {
            [](job::JobSpec& spec) { spec.pipeline.send_budget = 0; }}) {
     job::JobSpec spec = TinyJob(4);
     spoil(spec);
-    EXPECT_EQ(PlanForWorkers(spec, job::PlanJob).status().code(),
+    EXPECT_EQ(PlanForWorkers(spec, nullptr, job::PlanJob).status().code(),
               absl::StatusCode::kInvalidArgument);
   }
 }
 
 TEST(PlannedJobTest, RefusesAScheduleLargerThanAMessage) {
   const auto planned = PlanForWorkers(
-      TinyJob(1), [](const job::JobSpec&) -> absl::StatusOr<job::JobPlan> {
+      TinyJob(1), nullptr,
+      [](const job::JobSpec&,
+         const job::ModelProfile*) -> absl::StatusOr<job::JobPlan> {
         job::JobPlan plan;
         plan.stages.resize(1);
         plan.schedule.workers = 1;

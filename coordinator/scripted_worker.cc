@@ -13,6 +13,25 @@ v1::WorkerMemory Memory(const std::string& name) {
   return memory;
 }
 
+// A head that costs as much as four layers.
+void Measure(const v1::Profile& profile, v1::Profiled* profiled) {
+  if (!profile.measure()) return;
+  v1::ModelProfile* measured = profiled->mutable_profile();
+  for (int64_t i = 0; i < profile.spec().model().layers(); ++i) {
+    v1::LayerProfile* layer = measured->add_layers();
+    layer->set_forward_seconds(1);
+    layer->set_backward_seconds(2);
+    layer->set_backward_input_seconds(1);
+    layer->set_backward_weight_seconds(1);
+  }
+  v1::LayerProfile* head = measured->mutable_head();
+  head->set_forward_seconds(4);
+  head->set_backward_seconds(8);
+  head->set_backward_input_seconds(4);
+  head->set_backward_weight_seconds(4);
+  measured->mutable_embedding();
+}
+
 void Prepare(const v1::Assign& assign, int64_t step, v1::Prepared* prepared) {
   prepared->set_step(step);
   prepared->set_all_finite(true);
@@ -49,6 +68,9 @@ std::optional<v1::WorkerMessage> ScriptedAnswer(
     const v1::CoordinatorMessage& message) {
   v1::WorkerMessage answer;
   switch (message.message_case()) {
+    case v1::CoordinatorMessage::kProfile:
+      Measure(message.profile(), answer.mutable_profiled());
+      return answer;
     case v1::CoordinatorMessage::kAssign:
       answer.mutable_assigned()->set_receive_pool_bytes(50);
       return answer;

@@ -374,13 +374,10 @@ INSTANTIATE_TEST_SUITE_P(NotBuilt, BadInputTest, testing::ValuesIn(kNotBuilt),
   "\"zb-h1\", \"zb-h2\", \"zbv\", \"v-half\", \"v-min\", \"dualpipe-v\""
 
 const BadInput kSchedules[] = {
-    {"NotBuiltYet", "workers = 2", "workers = 2\nschedule = \"auto\"",
-     "DIR/spec.toml:15:1: pipeline.schedule: \"auto\" is not supported yet; "
-     "supported now: " TRAINING_KINDS ", or the path of a schedule file"},
     {"Mistyped", "workers = 2", "workers = 2\nschedule = \"1f1\"",
      "DIR/spec.toml:15:1: pipeline.schedule: \"1f1\" is not one "
      "of " TRAINING_KINDS
-     ", nor a path (which has a \"/\" or \".\"); did you mean "
+     ", \"auto\", nor a path (which has a \"/\" or \".\"); did you mean "
      "\"1f1b\"?"},
     {"OnlyForward", "workers = 2", "workers = 2\nschedule = \"forward-only\"",
      "DIR/spec.toml:15:1: pipeline.schedule: \"forward-only\" has no backward "

@@ -12,7 +12,7 @@ TEST(ExamplesTest, TinyIsValidAndCanBePlanned) {
   const auto parsed = LoadJobSpec("examples/tiny.toml");
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_TRUE(Validate(*parsed).ok()) << Validate(*parsed);
-  EXPECT_TRUE(PlanJob(parsed->spec).ok());
+  EXPECT_TRUE(PlanJob(parsed->spec, nullptr).ok());
 }
 
 TEST(ExamplesTest, TheQuickStartsJobIsValidOnceItsTextIsThere) {
@@ -20,7 +20,7 @@ TEST(ExamplesTest, TheQuickStartsJobIsValidOnceItsTextIsThere) {
       LoadJobSpec("examples/gpt_on_text.toml", {"data.path=tiny.txt"});
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_TRUE(Validate(*parsed).ok()) << Validate(*parsed);
-  const auto plan = PlanJob(parsed->spec);
+  const auto plan = PlanJob(parsed->spec, nullptr);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->stages.size(), size_t{4});
   EXPECT_EQ(parsed->spec.recovery.max_failures, 0);

@@ -71,16 +71,28 @@ bool IsScheduleFile(absl::string_view schedule) {
   return schedule.find_first_of("/.") != absl::string_view::npos;
 }
 
+bool IsAutoSchedule(absl::string_view schedule) { return schedule == "auto"; }
+
+std::vector<int> StagesPerWorkerTried(const JobSpec& spec) {
+  const PipelineSpec& pipeline = spec.pipeline;
+  if (!pipeline.split.empty()) {
+    return {static_cast<int>(pipeline.stages_per_worker)};
+  }
+  std::vector<int> tried = {1};
+  for (int64_t v = 2; v <= pipeline.stages_per_worker &&
+                      pipeline.workers * v <= spec.model.layers;
+       ++v) {
+    tried.push_back(static_cast<int>(v));
+  }
+  return tried;
+}
+
 absl::Status CheckScheduleKind(absl::string_view kind) {
+  if (IsAutoSchedule(kind)) return absl::OkStatus();
   const schedule::Generator* generator = schedule::FindGenerator(kind);
-  const std::vector<std::string> kinds = KindsThatTrain();
   if (generator == nullptr) {
-    // It needs measured costs, which no job has yet.
-    if (kind == "auto") {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "\"", kind, "\" is not supported yet; supported now: ", List(kinds),
-          ", or the path of a schedule file"));
-    }
+    std::vector<std::string> kinds = KindsThatTrain();
+    kinds.emplace_back("auto");
     return absl::InvalidArgumentError(absl::StrCat(
         "\"", kind, "\" is not one of ", List(kinds),
         ", nor a path (which has a \"/\" or \".\")", DidYouMean(kind, kinds)));
@@ -88,11 +100,12 @@ absl::Status CheckScheduleKind(absl::string_view kind) {
   if (generator->trains) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("\"", kind, "\" has no backward and trains nothing (it is ",
-                   "for evaluation); take one of ", List(kinds)));
+                   "for evaluation); take one of ", List(KindsThatTrain())));
 }
 
 absl::Status CheckStagesPerWorker(absl::string_view kind,
                                   int64_t stages_per_worker) {
+  if (IsAutoSchedule(kind)) return absl::OkStatus();
   const schedule::Generator* generator = schedule::FindGenerator(kind);
   if (generator == nullptr) return CheckScheduleKind(kind);
   const int only = generator->only_stages_per_worker;

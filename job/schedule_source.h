@@ -1,6 +1,8 @@
 #ifndef STAGECOACH_JOB_SCHEDULE_SOURCE_H_
 #define STAGECOACH_JOB_SCHEDULE_SOURCE_H_
 
+#include <vector>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -13,8 +15,15 @@ namespace stagecoach::job {
 // kind of schedule has.
 bool IsScheduleFile(absl::string_view schedule);
 
+// Whether it is chosen once costs are measured.
+bool IsAutoSchedule(absl::string_view schedule);
+
+// V that schedule = "auto" tries, ascending: up to stages_per_worker while each
+// stage gets a layer; with a given split only the one that it is for.
+std::vector<int> StagesPerWorkerTried(const JobSpec& spec);
+
 // Whether a kind can train with V stages per worker. kInvalidArgument says what
-// can, also for kinds that are not built yet.
+// can. "auto" takes any V: it is the most that is tried.
 absl::Status CheckScheduleKind(absl::string_view kind);
 absl::Status CheckStagesPerWorker(absl::string_view kind,
                                   int64_t stages_per_worker);

@@ -21,6 +21,7 @@
 #include "job/schedule_source.h"
 #include "job/split.h"
 #include "job/words.h"
+#include "schedule/auto.h"
 
 namespace stagecoach::job {
 namespace {
@@ -223,10 +224,13 @@ class Validator {
                 "pipeline.stages_per_worker", "pipeline.split"})) {
       return;
     }
-    const bool too_many = spec_.stages() > spec_.model.layers;
+    // "auto" tries no more stages than there are layers.
+    const bool fewer =
+        IsAutoSchedule(pipeline.schedule) && pipeline.split.empty();
+    const int64_t stages = fewer ? pipeline.workers : spec_.stages();
+    const bool too_many = stages > spec_.model.layers;
     const absl::Status split =
-        SplitLayers(spec_.model.layers, spec_.stages(), pipeline.split)
-            .status();
+        SplitLayers(spec_.model.layers, stages, pipeline.split).status();
     AddIfError(too_many ? "pipeline.workers" : "pipeline.split", split);
   }
 
@@ -249,9 +253,22 @@ class Validator {
     }
     AddIfError("pipeline.schedule", CheckScheduleKind(schedule));
     if (!Sound({"pipeline.schedule"})) return;
+    if (IsAutoSchedule(schedule)) return CheckSearch();
     AddIfError(
         "pipeline.stages_per_worker",
         CheckStagesPerWorker(schedule, spec_.pipeline.stages_per_worker));
+  }
+
+  void CheckSearch() {
+    const int64_t chunks = spec_.pipeline.workers *
+                           StagesPerWorkerTried(spec_).back() *
+                           spec_.training.microbatches;
+    if (chunks <= schedule::kMaxSearched) return;
+    Add("pipeline.schedule",
+        absl::StrCat("\"auto\" searches at most ", schedule::kMaxSearched,
+                     " stages times microbatches, not ", chunks,
+                     "; name a schedule, or lower training.microbatches or "
+                     "pipeline.stages_per_worker"));
   }
 
   void CheckSizes() {

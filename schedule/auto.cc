@@ -254,6 +254,14 @@ absl::StatusOr<AutoChoice> ChooseSchedule(const AutoOptions& options) {
         absl::StrCat("workers is ", options.workers, " and microbatches is ",
                      options.microbatches, "; both must be at least 1"));
   }
+  const int64_t largest = int64_t{options.workers} * options.microbatches *
+                          static_cast<int64_t>(options.profiles.size());
+  if (largest > kMaxSearched) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        largest, " stages times microbatches are more than the ", kMaxSearched,
+        " that are searched; name a schedule, or take fewer microbatches or "
+        "stages per worker"));
+  }
   for (size_t i = 0; i < options.profiles.size(); ++i) {
     const size_t stages = static_cast<size_t>(options.workers) * (i + 1);
     for (const size_t count :

@@ -11,6 +11,9 @@
 
 namespace stagecoach::schedule {
 
+// Stages times microbatches up to which the search takes seconds.
+inline constexpr int64_t kMaxSearched = 32768;
+
 // What is known of the model cut into P*V stages.
 struct StageProfile {
   std::vector<StageCosts> costs;  // one for all stages, or one per stage
@@ -59,7 +62,8 @@ struct AutoChoice {
 // the same limit, since that is among them; of equal ones the first, generators
 // in their table's order before greedy lists.
 // kResourceExhausted if none keeps the limit (the message has the smallest that
-// one does), kInvalidArgument if options do not fit. Pure and deterministic.
+// one does), kInvalidArgument if options do not fit or the shape is larger than
+// kMaxSearched. Pure and deterministic.
 absl::StatusOr<AutoChoice> ChooseSchedule(const AutoOptions& options);
 
 }  // namespace stagecoach::schedule

@@ -116,7 +116,7 @@ double Greedy::Duration(int stage, ActionKind kind) const {
     case ActionKind::kForward:
       return costs.forward;
     case ActionKind::kBackward:
-      return costs.backward_input + costs.backward_weight;
+      return costs.FullBackward();
     case ActionKind::kBackwardInput:
       return costs.backward_input;
     default:

@@ -83,7 +83,7 @@ ListRunOptions RunOptions(const Schedule& schedule,
     const StageCosts& c = costs.size() == 1 ? costs[0] : costs[s];
     ComputeDurations durations;
     durations.forward = c.forward;
-    durations.backward = c.backward_input + c.backward_weight;
+    durations.backward = c.FullBackward();
     durations.backward_input = c.backward_input;
     durations.backward_weight = c.backward_weight;
     options.durations.push_back(durations);

@@ -15,7 +15,13 @@ namespace stagecoach::schedule {
 struct StageCosts {
   double forward = 1;
   double backward_input = 1;
-  double backward_weight = 1;  // a full B costs input + weight
+  double backward_weight = 1;
+  // A full B where it was measured by itself; 0: input + weight.
+  double backward = 0;
+
+  double FullBackward() const {
+    return backward > 0 ? backward : backward_input + backward_weight;
+  }
 };
 
 // Of one microbatch on one stage.

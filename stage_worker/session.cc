@@ -6,8 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "job/profile_proto.h"
 #include "job/spec_proto.h"
 #include "schedule/formats/formats.h"
+#include "stage_worker/engine/model_profiler.h"
 #include "stage_worker/memory_report.h"
 
 namespace stagecoach::worker {
@@ -21,8 +23,12 @@ bool MayFollow(SessionState from, SessionState to) {
     case SessionState::kIdle:
       return from == SessionState::kReleasing ||
              from == SessionState::kFinishing;
-    case SessionState::kBuilding:
+    case SessionState::kProfiling:
       return from == SessionState::kIdle;
+    case SessionState::kProfiled:
+      return from == SessionState::kProfiling;
+    case SessionState::kBuilding:
+      return from == SessionState::kIdle || from == SessionState::kProfiled;
     case SessionState::kBuilt:
       return from == SessionState::kBuilding;
     case SessionState::kConnecting:
@@ -95,6 +101,10 @@ const char* SessionStateName(SessionState state) {
   switch (state) {
     case SessionState::kIdle:
       return "IDLE";
+    case SessionState::kProfiling:
+      return "PROFILING";
+    case SessionState::kProfiled:
+      return "PROFILED";
     case SessionState::kBuilding:
       return "BUILDING";
     case SessionState::kBuilt:
@@ -194,8 +204,15 @@ bool Session::PassesFence(const v1::CoordinatorMessage& message) {
     case v1::CoordinatorMessage::kMemoryQuery:
     case v1::CoordinatorMessage::kShutdown:
       return true;
+    case v1::CoordinatorMessage::kProfile:
+      if (Epoch(fence.epoch()) > last_epoch_) return true;
+      break;
     case v1::CoordinatorMessage::kAssign:
       if (Epoch(fence.epoch()) > last_epoch_) return true;
+      if (state_ == SessionState::kProfiled &&
+          IsCurrent(Epoch(fence.epoch()))) {
+        return true;
+      }
       break;
     default:
       if (IsCurrent(Epoch(fence.epoch()))) return true;
@@ -209,6 +226,8 @@ void Session::OnMessage(const v1::CoordinatorMessage& message) {
   switch (message.message_case()) {
     case v1::CoordinatorMessage::kWelcome:
       return OnWelcome(message.welcome());
+    case v1::CoordinatorMessage::kProfile:
+      return OnProfile(message.profile(), Epoch(message.fence().epoch()));
     case v1::CoordinatorMessage::kAssign:
       return OnAssign(message.assign(), Epoch(message.fence().epoch()));
     case v1::CoordinatorMessage::kConnect:
@@ -284,8 +303,65 @@ absl::StatusOr<PlacementOptions> Session::OptionsOf(const v1::Assign& assign,
   return options;
 }
 
+void Session::OnProfile(const v1::Profile& profile, Epoch epoch) {
+  if (!Expect(SessionState::kIdle, "Profile")) return;
+  Transition(SessionState::kProfiling);
+  last_epoch_ = epoch;
+  held_ = Held();
+  held_.job_id = profile.job_id();
+  held_.epoch = epoch;
+  if (!profile.measure()) return SendProfiled(nullptr);
+  ProfilerOptions options;
+  auto spec = job::FromProto(profile.spec());
+  if (!spec.ok()) return Fail(spec.status());
+  options.spec = *std::move(spec);
+  options.engine_factory = options_.parts.engine_factory;
+  options.allocator = options_.parts.allocator;
+  options.clock = options_.parts.clock;
+  profile_cancelled_ = std::make_shared<std::atomic<bool>>(false);
+  options.cancelled = [flag = profile_cancelled_] { return flag->load(); };
+  building_ = true;
+  auto self = shared_from_this();
+  options_.engine->Add([self, epoch, options]() mutable {
+    absl::StatusOr<job::ModelProfile> measured;
+    auto data = self->options_.parts.data_factory(options.spec);
+    if (data.ok()) {
+      options.data = data->get();
+      measured = ProfileModel(options);
+    } else {
+      measured = data.status();
+    }
+    self->options_.executor->Add([self, epoch, measured = std::move(measured)] {
+      self->OnProfiled(epoch, measured);
+    });
+  });
+}
+
+void Session::OnProfiled(Epoch epoch,
+                         const absl::StatusOr<job::ModelProfile>& profile) {
+  building_ = false;
+  if (!IsCurrent(epoch)) return;
+  if (state_ == SessionState::kReleasing) return OnAbort("");
+  if (!profile.ok()) return Fail(profile.status());
+  SendProfiled(&*profile);
+}
+
+void Session::SendProfiled(const job::ModelProfile* profile) {
+  Transition(SessionState::kProfiled);
+  v1::WorkerMessage message;
+  v1::Profiled* profiled = message.mutable_profiled();
+  profiled->set_job_id(held_.job_id);
+  if (profile != nullptr) {
+    job::ToProto(*profile, profiled->mutable_profile());
+  }
+  Send(std::move(message));
+}
+
 void Session::OnAssign(const v1::Assign& assign, Epoch epoch) {
-  if (!Expect(SessionState::kIdle, "Assign")) return;
+  if (state_ != SessionState::kProfiled &&
+      !Expect(SessionState::kIdle, "Assign")) {
+    return;
+  }
   Transition(SessionState::kBuilding);
   last_epoch_ = epoch;
   held_ = Held();
@@ -490,7 +566,9 @@ void Session::OnAbort(const std::string& reason) {
   if (state_ == SessionState::kIdle) return;
   if (state_ != SessionState::kReleasing) Transition(SessionState::kReleasing);
   options_.directory->Withdraw();
-  // OnBuilt comes back here: a build cannot be interrupted.
+  // OnBuilt or OnProfiled comes back here: a build cannot be interrupted, and a
+  // profile only between two actions.
+  profile_cancelled_->store(true);
   if (building_) return;
   if (held_.placement == nullptr) return SendReleased(nullptr);
   held_.placement->Abort(absl::CancelledError(
@@ -541,6 +619,7 @@ void Session::SendHeartbeat() {
 }
 
 void Session::Stop(std::function<void()> done) {
+  profile_cancelled_->store(true);
   if (held_.placement != nullptr) {
     held_.placement->Abort(absl::CancelledError("the worker is stopping"));
   }

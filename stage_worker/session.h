@@ -1,6 +1,7 @@
 #ifndef STAGECOACH_STAGE_WORKER_SESSION_H_
 #define STAGECOACH_STAGE_WORKER_SESSION_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "absl/status/status.h"
 #include "base/ids.h"
 #include "base/serial_executor.h"
+#include "job/model_profile.h"
 #include "stage_worker/peer_directory.h"
 #include "stage_worker/peer_service.h"
 #include "stage_worker/placement.h"
@@ -20,6 +22,7 @@ namespace stagecoach::worker {
 
 // Life of a placement as the session sees it:
 //
+//   IDLE -> PROFILING -> PROFILED -> BUILDING (where the plan needs a profile)
 //   IDLE -> BUILDING -> BUILT -> CONNECTING -> READY <-> STEPPING
 //                                                |          |
 //                                                |      PREPARED
@@ -29,6 +32,8 @@ namespace stagecoach::worker {
 //   any but IDLE -> RELEASING -> IDLE
 enum class SessionState {
   kIdle,
+  kProfiling,
+  kProfiled,
   kBuilding,
   kBuilt,
   kConnecting,
@@ -99,6 +104,11 @@ class Session : public std::enable_shared_from_this<Session> {
 
   bool PassesFence(const v1::CoordinatorMessage& message);
   void OnWelcome(const v1::Welcome& welcome);
+  // Holds the epoch, and measures if it is this worker's turn.
+  void OnProfile(const v1::Profile& profile, Epoch epoch);
+  void OnProfiled(Epoch epoch,
+                  const absl::StatusOr<job::ModelProfile>& profile);
+  void SendProfiled(const job::ModelProfile* profile);
   void OnAssign(const v1::Assign& assign, Epoch epoch);
   void OnBuilt(Epoch epoch, absl::StatusOr<std::shared_ptr<Placement>> built);
   void OnConnect();
@@ -133,7 +143,11 @@ class Session : public std::enable_shared_from_this<Session> {
   Term term_;
   Epoch last_epoch_;
   Held held_;
-  bool building_ = false;  // the engine works on held_.placement
+  // The engine profiles, or works on held_.placement: Released waits for it.
+  bool building_ = false;
+  // Ends the profile that runs; each has its own.
+  std::shared_ptr<std::atomic<bool>> profile_cancelled_ =
+      std::make_shared<std::atomic<bool>>(false);
   bool registration_due_ = false;
   FenceCounters refused_;
   int64_t heartbeats_ = 0;

@@ -92,7 +92,7 @@ class SessionTest : public ::testing::Test {
       v1::Assign* assign = message->mutable_assign();
       assign->set_job_id("j1");
       job::ToProto(spec_, assign->mutable_spec());
-      const job::JobPlan plan = job::PlanJob(spec_).value();
+      const job::JobPlan plan = job::PlanJob(spec_, nullptr).value();
       assign->set_schedule_id("s1");
       schedule::ToProto(plan.schedule, assign->mutable_schedule());
       v1::AssignedStage* stage = assign->add_stages();
@@ -101,6 +101,14 @@ class SessionTest : public ::testing::Test {
       peer->set_worker("w0");
       peer->set_incarnation(kIncarnation);
       assign->set_slot_bytes(static_cast<int64_t>(plan.boundary.bytes()));
+    });
+  }
+  void Profile(bool measure) {
+    Deliver([&](v1::CoordinatorMessage* message) {
+      v1::Profile* profile = message->mutable_profile();
+      profile->set_job_id("j1");
+      profile->set_measure(measure);
+      job::ToProto(spec_, profile->mutable_spec());
     });
   }
   void Connect() {
@@ -267,6 +275,66 @@ TEST_F(SessionTest, ReportsWhereAStepFailed) {
   Commit(0);
   RunEverything();
   EXPECT_TRUE(sent_.empty());
+  Abort();
+  RunEverything();
+  EXPECT_TRUE(Next().has_released());
+}
+
+TEST_F(SessionTest, MeasuresTheModelThenTakesTheAssignmentOfItsEpoch) {
+  synthetic_.before_action = [this](const schedule::Action&) {
+    clock_.Advance(absl::Milliseconds(3));
+    return absl::OkStatus();
+  };
+  Profile(/*measure=*/true);
+  EXPECT_EQ(session_->state(), SessionState::kProfiling);
+  RunEverything();
+  const v1::WorkerMessage profiled = Next();
+  ASSERT_TRUE(profiled.has_profiled());
+  EXPECT_EQ(profiled.profiled().job_id(), "j1");
+  EXPECT_EQ(profiled.fence().epoch(), kEpoch);
+  const v1::ModelProfile& profile = profiled.profiled().profile();
+  EXPECT_EQ(profile.layers_size(), spec_.model.layers);
+  EXPECT_NEAR(profile.head().backward_seconds(), 0.003, 1e-9);
+  EXPECT_EQ(allocator_.Stats().allocated_bytes.current, 0);
+  GetReady();
+}
+
+TEST_F(SessionTest, HoldsTheEpochWhileAnotherWorkerMeasures) {
+  Profile(/*measure=*/false);
+  EXPECT_EQ(session_->state(), SessionState::kProfiled);
+  const v1::WorkerMessage profiled = Next();
+  ASSERT_TRUE(profiled.has_profiled());
+  EXPECT_FALSE(profiled.profiled().has_profile());
+  session_->SendHeartbeat();
+  EXPECT_EQ(Next().heartbeat().job_id(), "j1");
+  Abort();
+  RunEverything();
+  EXPECT_TRUE(Next().has_released());
+  EXPECT_EQ(session_->state(), SessionState::kIdle);
+}
+
+TEST_F(SessionTest, AnAbortEndsAProfileBetweenTwoActions) {
+  int actions = 0;
+  synthetic_.before_action = [&](const schedule::Action&) {
+    if (++actions == 5) Abort();
+    return absl::OkStatus();
+  };
+  Profile(/*measure=*/true);
+  RunEverything();
+  EXPECT_EQ(actions, 5);
+  EXPECT_TRUE(Next().has_released());
+  EXPECT_EQ(session_->state(), SessionState::kIdle);
+  EXPECT_TRUE(sent_.empty());
+}
+
+TEST_F(SessionTest, ReportsAProfileThatFails) {
+  build_status_ = absl::ResourceExhaustedError("no memory");
+  Profile(/*measure=*/true);
+  RunEverything();
+  const v1::WorkerMessage failed = Next();
+  ASSERT_TRUE(failed.has_failed());
+  EXPECT_EQ(failed.failed().kind(), v1::FAILURE_KIND_OUT_OF_MEMORY);
+  EXPECT_EQ(failed.failed().message(), "profiling the embedding: no memory");
   Abort();
   RunEverything();
   EXPECT_TRUE(Next().has_released());

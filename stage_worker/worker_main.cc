@@ -16,6 +16,7 @@
 #include "memory/accounting_allocator.h"
 #include "stage_worker/engine/synthetic/synthetic_engine.h"
 #include "stage_worker/engine/torch/torch_engine.h"
+#include "stage_worker/profile_command.h"
 #include "stage_worker/worker.h"
 #include "transport/shm/shm.h"
 
@@ -32,6 +33,7 @@ struct Flags {
   WorkerOptions worker;
   std::string engine = "torch";
   std::string cuda_library;
+  std::string profile;
   std::string log_level = "info";
   bool log_json = false;
   int die_with_parent = 0;
@@ -65,6 +67,9 @@ void AddFlags(CLI::App* app, Flags* flags) {
       ->capture_default_str();
   app->add_option("--cuda-library", flags->cuda_library,
                   "Path of libtorch_cuda.so (default: beside libtorch_cpu.so)");
+  app->add_option("--profile", flags->profile,
+                  "Measure the model of the job spec in this file (a "
+                  "serialized JobSpec), print the profile as JSON and exit");
   app->add_flag("--poison-freed", flags->worker.parts.poison,
                 "Fill freed memory with NaN, to find late readers (slow)");
   app->add_option("--log-level", flags->log_level,
@@ -117,6 +122,10 @@ absl::Status ChooseParts(Flags* flags) {
 // Where a signal goes: it may come before the worker exists and after it ended.
 class StopTarget {
  public:
+  bool stopped() {
+    MutexLock lock(&mu_);
+    return signals_ > 0;
+  }
   void OnSignal() {
     MutexLock lock(&mu_);
     // The second signal does not wait for anything.
@@ -134,6 +143,18 @@ class StopTarget {
   int signals_ SC_GUARDED_BY(mu_) = 0;
   Worker* worker_ SC_GUARDED_BY(mu_) = nullptr;
 };
+
+int Profile(const Flags& flags, StopTarget* stop) {
+  const auto json = ProfileAsJson(flags.worker.parts, flags.profile,
+                                  [stop] { return stop->stopped(); });
+  if (!json.ok()) {
+    return Fail(
+        absl::IsInvalidArgument(json.status()) ? kExitUsage : kExitInternal,
+        json.status());
+  }
+  std::printf("%s\n", json->c_str());
+  return 0;
+}
 
 int Run(const Flags& flags, StopTarget* stop) {
   auto worker = Worker::Start(flags.worker);
@@ -181,7 +202,7 @@ int WorkerMain(int argc, char** argv,
     return Fail(kExitUsage, status);
   }
   if (customise) customise(&flags.worker.parts);
-  return Run(flags, stop);
+  return flags.profile.empty() ? Run(flags, stop) : Profile(flags, stop);
 }
 
 }  // namespace stagecoach::worker

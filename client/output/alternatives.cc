@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/bytes.h"
 #include "base/status.h"
 #include "client/output/table.h"
 #include "schedule/auto.h"
@@ -21,8 +22,6 @@ namespace stagecoach::client {
 namespace {
 
 constexpr int kMaxStagesPerWorker = 4;
-// Stages times microbatches that the search for "auto" is done for.
-constexpr int64_t kMaxSearched = 32768;
 // Of a worker's layers. Divisible by every V up to 4, so that times are exact.
 constexpr double kWorkerCost = 12;
 
@@ -35,8 +34,9 @@ schedule::StageCosts EqualCosts(int stages_per_worker) {
 
 class Finder {
  public:
-  Finder(const job::JobSpec& spec, const job::JobPlan& plan)
-      : spec_(spec), plan_(plan) {}
+  Finder(const job::JobSpec& spec, const job::JobPlan& plan,
+         const job::ModelProfile* profile)
+      : spec_(spec), plan_(plan), profile_(profile) {}
 
   std::vector<Alternative> Find();
 
@@ -52,6 +52,7 @@ class Finder {
   void AddAuto();
   void Add(Alternative alternative, const absl::Status& status);
   absl::StatusOr<schedule::Schedule> Make(absl::string_view kind, int v) const;
+  absl::StatusOr<schedule::SimulateOptions> Simulation(int v) const;
   // Fills in what the verifier and the simulator say.
   absl::Status Evaluate(const schedule::Schedule& schedule,
                         Alternative* alternative) const;
@@ -59,6 +60,7 @@ class Finder {
 
   const job::JobSpec& spec_;
   const job::JobPlan& plan_;
+  const job::ModelProfile* const profile_;
   std::vector<Alternative> found_;
 };
 
@@ -88,18 +90,37 @@ absl::StatusOr<schedule::Schedule> Finder::Make(absl::string_view kind,
   return schedule::Lower(compute, lowering);
 }
 
+absl::StatusOr<schedule::SimulateOptions> Finder::Simulation(int v) const {
+  if (profile_ == nullptr) {
+    schedule::SimulateOptions options;
+    options.costs = {EqualCosts(v)};
+    return options;
+  }
+  if (v == own_v()) return plan_.simulation;
+  job::JobSpec spec = spec_;
+  spec.pipeline.split.clear();  // for another V
+  SC_ASSIGN_OR_RETURN(const std::vector<job::StageLayers> stages,
+                      job::ChooseSplit(spec, profile_, workers() * v));
+  return job::SimulationOf(spec, profile_, stages);
+}
+
 absl::Status Finder::Evaluate(const schedule::Schedule& schedule,
                               Alternative* alternative) const {
   schedule::VerifyOptions demands;
   demands.tied_embeddings = spec_.model.tie_embeddings;
   const schedule::Verdict verdict = schedule::Verify(schedule, demands);
   SC_RETURN_IF_ERROR(verdict.ToStatus());
-  schedule::SimulateOptions options;
-  options.costs = {EqualCosts(schedule.stages_per_worker)};
+  SC_ASSIGN_OR_RETURN(const schedule::SimulateOptions options,
+                      Simulation(schedule.stages_per_worker));
   SC_ASSIGN_OR_RETURN(const schedule::SimulateResult result,
                       schedule::Simulate(schedule, options));
   alternative->ascending_accumulation = verdict.ascending_accumulation;
-  alternative->time = result.makespan / kWorkerCost;
+  alternative->time =
+      profile_ == nullptr ? result.makespan / kWorkerCost : result.makespan;
+  for (const schedule::WorkerTimes& worker : result.workers) {
+    alternative->peak_in_flight_bytes = std::max(
+        alternative->peak_in_flight_bytes, worker.peak_in_flight_bytes);
+  }
   alternative->bubble_ratio = result.bubble_ratio;
   alternative->peak_in_flight = *std::max_element(
       verdict.peak_in_flight.begin(), verdict.peak_in_flight.end());
@@ -135,16 +156,14 @@ absl::Status Finder::Search(Alternative* alternative) const {
   options.microbatches = plan_.schedule.microbatches;
   options.send_budgets = {static_cast<int>(spec_.pipeline.send_budget)};
   options.tied_embeddings = spec_.model.tie_embeddings;
-  int64_t largest = 0;
   for (const int v : StagesPerWorker()) {
+    SC_ASSIGN_OR_RETURN(const schedule::SimulateOptions simulation,
+                        Simulation(v));
     options.profiles.resize(static_cast<size_t>(v));
-    options.profiles.back().costs = {EqualCosts(v)};
-    largest = int64_t{workers()} * v * options.microbatches;
-  }
-  if (largest > kMaxSearched) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "not searched: ", largest, " stages times microbatches, the limit is ",
-        kMaxSearched));
+    options.profiles.back().costs = simulation.costs;
+    options.profiles.back().bytes = simulation.bytes;
+    options.latency = simulation.latency;
+    options.bandwidth = simulation.bandwidth;
   }
   SC_ASSIGN_OR_RETURN(const schedule::AutoChoice choice,
                       schedule::ChooseSchedule(options));
@@ -196,7 +215,7 @@ std::string VerdictOf(const Alternative& alternative) {
   return text;
 }
 
-Json AlternativeJson(const Alternative& alternative) {
+Json AlternativeJson(const Alternative& alternative, bool measured) {
   const bool verified = alternative.verified();
   const auto known = [verified](auto value) {
     return verified ? Json(value) : Json();
@@ -208,10 +227,13 @@ Json AlternativeJson(const Alternative& alternative) {
   json["verified"] = verified;
   json["refused"] = verified ? Json() : Json(alternative.refused);
   json["ascending_accumulation"] = known(alternative.ascending_accumulation);
-  json["time"] = known(alternative.time);
+  json[measured ? "predicted_step_seconds" : "time"] = known(alternative.time);
   json["bubble_ratio"] = known(alternative.bubble_ratio);
   json["peak_in_flight"] = known(alternative.peak_in_flight);
   json["activations"] = known(alternative.activations());
+  if (measured) {
+    json["peak_in_flight_bytes"] = known(alternative.peak_in_flight_bytes);
+  }
   if (alternative.schedule == "auto") {
     json["takes"] = known(alternative.takes);
     json["max_in_flight"] = known(alternative.max_in_flight);
@@ -222,21 +244,25 @@ Json AlternativeJson(const Alternative& alternative) {
 }  // namespace
 
 std::vector<Alternative> FindAlternatives(const job::JobSpec& spec,
-                                          const job::JobPlan& plan) {
-  return Finder(spec, plan).Find();
+                                          const job::JobPlan& plan,
+                                          const job::ModelProfile* profile) {
+  return Finder(spec, plan, profile).Find();
 }
 
-Json AlternativesJson(const std::vector<Alternative>& alternatives) {
+Json AlternativesJson(const std::vector<Alternative>& alternatives,
+                      bool measured) {
   Json list = Json::array();
   for (const Alternative& alternative : alternatives) {
-    list.push_back(AlternativeJson(alternative));
+    list.push_back(AlternativeJson(alternative, measured));
   }
   return list;
 }
 
-std::string AlternativesText(const std::vector<Alternative>& alternatives) {
+std::string AlternativesText(const std::vector<Alternative>& alternatives,
+                             bool measured) {
   Table table({Left("schedule"), Right("V"), Right("time"), Right("bubble"),
-               Right("peak in flight"), Right("activations"), Left("verdict")});
+               Right("peak in flight"),
+               Right(measured ? "bytes" : "activations"), Left("verdict")});
   for (const Alternative& row : alternatives) {
     const std::string name =
         absl::StrCat(row.schedule, row.this_job ? " *" : "");
@@ -246,17 +272,24 @@ std::string AlternativesText(const std::vector<Alternative>& alternatives) {
       continue;
     }
     table.AddRow({name, absl::StrCat(row.stages_per_worker),
-                  absl::StrFormat("%.2f", row.time),
+                  measured ? absl::StrFormat("%.1f ms", 1e3 * row.time)
+                           : absl::StrFormat("%.2f", row.time),
                   absl::StrFormat("%.1f %%", 100 * row.bubble_ratio),
                   absl::StrCat(row.peak_in_flight),
-                  absl::StrFormat("%.2f", row.activations()), VerdictOf(row)});
+                  measured ? FormatByteSize(row.peak_in_flight_bytes)
+                           : absl::StrFormat("%.2f", row.activations()),
+                  VerdictOf(row)});
   }
   return absl::StrCat(
       table.Render(),
-      "* this job. V: stages per worker. Time at equal costs: 1 is the forward "
-      "of one\nmicrobatch through a worker's layers. In flight: stage and "
-      "microbatch pairs;\nactivations: 1 is what one microbatch keeps on a "
-      "worker.\n");
+      measured
+          ? "* this job. V: stages per worker. Time of a step at measured "
+            "costs. In flight: stage\nand microbatch pairs, and what they "
+            "keep for backward, of the worker with most.\n"
+          : "* this job. V: stages per worker. Time at equal costs: 1 is the "
+            "forward of one\nmicrobatch through a worker's layers. In flight: "
+            "stage and microbatch pairs;\nactivations: 1 is what one "
+            "microbatch keeps on a worker.\n");
 }
 
 }  // namespace stagecoach::client

@@ -25,9 +25,9 @@ job::JobSpec Spec(int64_t layers) {
 }
 
 std::vector<Alternative> Find(const job::JobSpec& spec) {
-  const absl::StatusOr<job::JobPlan> plan = job::PlanJob(spec);
+  const absl::StatusOr<job::JobPlan> plan = job::PlanJob(spec, nullptr);
   EXPECT_TRUE(plan.ok()) << plan.status();
-  return FindAlternatives(spec, *plan);
+  return FindAlternatives(spec, *plan, nullptr);
 }
 
 const Alternative& Row(const std::vector<Alternative>& all,
@@ -77,7 +77,7 @@ TEST(AlternativesTest, AKindWithoutLayersForItsStagesSaysSo) {
   const std::vector<Alternative> all = Find(Spec(6));
   EXPECT_EQ(Row(all, "zbv", 2).refused,
             "needs 8 stages, but the model has 6 layers");
-  EXPECT_THAT(AlternativesText(all),
+  EXPECT_THAT(AlternativesText(all, false),
               HasSubstr("needs 8 stages, but the model has 6 layers\n"));
   for (const Alternative& row : all) {
     if (!row.verified()) continue;
@@ -113,7 +113,7 @@ TEST(AlternativesTest, TooLargeAJobIsNotSearched) {
   job::JobSpec spec = Spec(16);
   spec.training.microbatches = 4096;
   const std::vector<Alternative> all = Find(spec);
-  EXPECT_THAT(all.back().refused, HasSubstr("not searched"));
+  EXPECT_THAT(all.back().refused, HasSubstr("that are searched"));
   EXPECT_EQ(Row(all, "1f1b", 1).refused, "");
 }
 
@@ -141,7 +141,7 @@ std::vector<Alternative> Rows() {
 }
 
 TEST(AlternativesJsonTest, HasEveryKey) {
-  const Json json = AlternativesJson(Rows());
+  const Json json = AlternativesJson(Rows(), false);
   EXPECT_EQ(json[0].dump(),
             R"({"schedule":"1f1b","stages_per_worker":1,"this_job":true,)"
             R"("verified":true,"refused":null,"ascending_accumulation":true,)"
@@ -159,7 +159,7 @@ TEST(AlternativesJsonTest, HasEveryKey) {
 
 TEST(AlternativesTextTest, IsOneTable) {
   EXPECT_EQ(
-      AlternativesText(Rows()),
+      AlternativesText(Rows(), false),
       "schedule  V   time  bubble  peak in flight  activations  verdict\n"
       "1f1b *    1  33.00  25.0 %               4         4.00  verified\n"
       "zbv       2      -       -               -            -  needs 8 "

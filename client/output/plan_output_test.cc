@@ -20,7 +20,7 @@ job::JobSpec TinySpec() {
 }
 
 job::JobPlan PlanOf(const job::JobSpec& spec) {
-  absl::StatusOr<job::JobPlan> plan = job::PlanJob(spec);
+  absl::StatusOr<job::JobPlan> plan = job::PlanJob(spec, nullptr);
   EXPECT_TRUE(plan.ok()) << plan.status();
   return *std::move(plan);
 }
@@ -63,6 +63,54 @@ TEST(PlanJsonTest, PredictionsHaveNotLanded) {
   EXPECT_FALSE(json["workers"][0].contains("categories"));
 }
 
+// The head costs as much as two layers.
+job::JobPlan MeasuredPlanOf(const job::JobSpec& spec) {
+  job::LayerProfile layer;
+  layer.forward_seconds = 0.010;
+  layer.backward_seconds = 0.020;
+  layer.backward_input_seconds = layer.backward_weight_seconds = 0.011;
+  layer.in_flight_bytes = 1024;
+  job::ModelProfile profile;
+  profile.layers.assign(static_cast<size_t>(spec.model.layers), layer);
+  profile.head = layer;
+  profile.head.forward_seconds = 0.020;
+  profile.head.backward_seconds = 0.040;
+  profile.head.backward_input_seconds = 0.022;
+  profile.head.backward_weight_seconds = 0.022;
+  absl::StatusOr<job::JobPlan> plan = job::PlanJob(spec, &profile);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return *std::move(plan);
+}
+
+TEST(PlanJsonTest, AMeasuredPlanSaysWhatItPredictsAndWhy) {
+  job::JobSpec spec = TinySpec();
+  spec.model.layers = 6;
+  const Json json = PlanJson(spec, MeasuredPlanOf(spec));
+  EXPECT_EQ(json["measured"], true);
+  EXPECT_EQ(json["stages"][0]["layers"], 4);
+  EXPECT_EQ(json["stages"][1]["layers"], 2);
+  EXPECT_DOUBLE_EQ(json["stages"][1]["forward_seconds"].get<double>(), 0.040);
+  EXPECT_DOUBLE_EQ(json["stages"][1]["backward_seconds"].get<double>(), 0.080);
+  EXPECT_EQ(json["stages"][1]["in_flight_bytes"], 3 * 1024);
+  // 8 microbatches of 4 layers' 30 ms, and the first one's way.
+  EXPECT_GT(json["predicted_step_seconds"].get<double>(), 8 * 0.120);
+  EXPECT_LT(json["predicted_step_seconds"].get<double>(), 10 * 0.120);
+  EXPECT_GT(json["even_split_seconds"].get<double>(),
+            json["predicted_step_seconds"].get<double>());
+  EXPECT_EQ(json["workers"][0]["peak_in_flight_bytes"], 2 * 4 * 1024);
+}
+
+TEST(PlanTextTest, AMeasuredPlanSaysWhatItGained) {
+  job::JobSpec spec = TinySpec();
+  spec.model.layers = 6;
+  spec.pipeline.schedule = "auto";
+  const std::string text = PlanText(spec, MeasuredPlanOf(spec));
+  EXPECT_THAT(text, HasSubstr("at measured costs\npredicted step: "));
+  EXPECT_THAT(text, HasSubstr("\nschedule \"auto\": the shortest of "));
+  EXPECT_THAT(text, HasSubstr(" times as quick as an even split ("));
+  EXPECT_THAT(text, HasSubstr("  kept for backward\n"));
+}
+
 TEST(PlanTextTest, ShowsStagesWorkersAndVerdict) {
   job::JobSpec spec = TinySpec();
   EXPECT_EQ(PlanText(spec, PlanOf(spec)),
@@ -76,7 +124,9 @@ TEST(PlanTextTest, ShowsStagesWorkersAndVerdict) {
             "w0      0                    2  11.1 %\n"
             "w1      1                    1  11.1 %\n"
             "\n"
-            "schedule 1f1b: verified, bubble 11.1 % at equal costs\n");
+            "schedule 1f1b: verified, bubble 11.1 % at equal costs\n"
+            "what is \"auto\" is decided once a worker has measured the model; "
+            "until then this stands for it\n");
   spec.pipeline.workers = 1;
   EXPECT_THAT(PlanText(spec, PlanOf(spec)), HasSubstr("bubble 0.0 %"));
 }

@@ -47,6 +47,9 @@ struct EngineOptions {
   job::JobSpec spec;
   std::vector<StageAssignment> stages;  // ascending
   DataSource* data = nullptr;           // must outlive the engine
+  // What comes over the wire is made up (a profile): only its sizes mean
+  // anything.
+  bool made_up_inputs = false;
 };
 
 // Loss of one microbatch, from the worker of the last stage.

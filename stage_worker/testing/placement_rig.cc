@@ -51,7 +51,7 @@ job::JobSpec RigSpec(int workers, const std::string& schedule, int microbatches,
 absl::StatusOr<std::unique_ptr<PlacementRig>> PlacementRig::Create(
     const Options& options) {
   auto rig = std::unique_ptr<PlacementRig>(new PlacementRig);
-  SC_ASSIGN_OR_RETURN(rig->plan_, job::PlanJob(options.spec));
+  SC_ASSIGN_OR_RETURN(rig->plan_, job::PlanJob(options.spec, nullptr));
   for (int w = 0; w < options.spec.pipeline.workers; ++w) {
     SC_RETURN_IF_ERROR(rig->Build(options, w));
   }

@@ -374,6 +374,7 @@ absl::StatusOr<std::vector<TensorRef>> SyntheticEngine::Forward(
 // the input, which is still here.
 absl::Status SyntheticEngine::CheckGradient(const Key& key, const Kept& kept,
                                             const TensorPtr& gradient) const {
+  if (options_.made_up_inputs) return absl::OkStatus();
   std::vector<uint8_t> undone(gradient->size_bytes());
   Invert(gradient->bytes(), undone.size(), undone.data());
   Unstir(undone.data(), undone.size(), kept.key, undone.data());

@@ -1,0 +1,239 @@
+#include "stage_worker/engine/model_profiler.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "base/status.h"
+#include "base/tensor_descriptor.h"
+#include "job/model_shape.h"
+#include "memory/category.h"
+
+namespace stagecoach::worker {
+namespace {
+
+constexpr int kLeastRuns = 3;
+constexpr int kMostRuns = 10;
+// Of one piece; the runs that must be are made all the same.
+constexpr absl::Duration kEnough = absl::Milliseconds(300);
+constexpr MicrobatchIndex kMicrobatch{0};
+
+// A tensor's bytes as a peer would have sent them.
+class Buffer {
+ public:
+  static absl::StatusOr<std::shared_ptr<Buffer>> New(
+      memory::AccountingAllocator* allocator, size_t bytes) {
+    memory::Tag tag;
+    tag.category = memory::Category::kWireReceive;
+    const memory::ScopedTag scope(tag);
+    auto buffer = std::make_shared<Buffer>(allocator, bytes);
+    if (buffer->data() == nullptr) {
+      return absl::ResourceExhaustedError(
+          "no memory for one boundary tensor of the profile");
+    }
+    // Small numbers of both signs: as activations and gradients are.
+    auto* const floats = static_cast<float*>(buffer->data());
+    for (size_t i = 0; i < bytes / sizeof(float); ++i) {
+      floats[i] = 0.01F * (static_cast<float>(i % 17) - 8);
+    }
+    return buffer;
+  }
+
+  Buffer(memory::AccountingAllocator* allocator, size_t bytes)
+      : allocator_(allocator), data_(allocator->Allocate(bytes)) {}
+  ~Buffer() { allocator_->Free(data_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  void* data() const { return data_; }
+
+ private:
+  memory::AccountingAllocator* const allocator_;
+  void* const data_;
+};
+
+// Measures one piece of the model by itself.
+class PieceProfiler {
+ public:
+  PieceProfiler(const ProfilerOptions& options, const StageAssignment& piece,
+                std::shared_ptr<Buffer> boundary)
+      : options_(options),
+        piece_(piece),
+        descriptor_(job::BoundaryOf(options.spec)),
+        boundary_(std::move(boundary)) {}
+
+  absl::StatusOr<job::LayerProfile> Run();
+
+ private:
+  absl::Status Build();
+  absl::Status RunWhole();
+  absl::Status RunSplit();
+  absl::Status Forward(double* shortest);
+  template <typename Work>
+  absl::Status Timed(double* shortest, Work work);
+  absl::StatusOr<std::vector<TensorRef>> Received(bool none);
+  int64_t ActivationBytes() const;
+
+  const ProfilerOptions& options_;
+  const StageAssignment piece_;
+  const TensorDescriptor descriptor_;
+  const std::shared_ptr<Buffer> boundary_;
+  std::unique_ptr<StageEngine> engine_;
+  job::LayerProfile profile_;
+};
+
+absl::Status PieceProfiler::Build() {
+  EngineOptions engine;
+  engine.spec = options_.spec;
+  engine.spec.training.microbatches = 1;
+  engine.spec.pipeline.schedule = "1f1b";
+  engine.stages = {piece_};
+  engine.data = options_.data;
+  engine.made_up_inputs = true;
+  SC_ASSIGN_OR_RETURN(engine_, options_.engine_factory(engine));
+  return absl::OkStatus();
+}
+
+int64_t PieceProfiler::ActivationBytes() const {
+  const auto category = static_cast<size_t>(memory::Category::kActivation);
+  return options_.allocator->Stats().categories[category].current;
+}
+
+absl::StatusOr<std::vector<TensorRef>> PieceProfiler::Received(bool none) {
+  std::vector<TensorRef> tensors;
+  if (none) return tensors;
+  SC_ASSIGN_OR_RETURN(
+      TensorRef tensor,
+      engine_->Adopt(descriptor_, boundary_->data(), boundary_));
+  tensors.push_back(std::move(tensor));
+  return tensors;
+}
+
+template <typename Work>
+absl::Status PieceProfiler::Timed(double* shortest, Work work) {
+  if (options_.cancelled()) return absl::CancelledError("cancelled");
+  const absl::Time start = options_.clock->Now();
+  SC_RETURN_IF_ERROR(work());
+  const double seconds = absl::ToDoubleSeconds(options_.clock->Now() - start);
+  *shortest = std::min(*shortest, seconds);
+  return absl::OkStatus();
+}
+
+absl::Status PieceProfiler::Forward(double* shortest) {
+  SC_RETURN_IF_ERROR(engine_->BeginStep(StepIndex(0), /*target_tokens=*/1));
+  SC_ASSIGN_OR_RETURN(std::vector<TensorRef> inputs, Received(piece_.first));
+  const int64_t before = ActivationBytes();
+  std::vector<TensorRef> outputs;
+  SC_RETURN_IF_ERROR(Timed(shortest, [&]() -> absl::Status {
+    SC_ASSIGN_OR_RETURN(outputs, engine_->Forward(piece_.stage, kMicrobatch,
+                                                  std::move(inputs)));
+    return absl::OkStatus();
+  }));
+  outputs.clear();  // as after its acknowledgement
+  profile_.in_flight_bytes = ActivationBytes() - before;
+  return absl::OkStatus();
+}
+
+absl::Status PieceProfiler::RunWhole() {
+  SC_RETURN_IF_ERROR(Forward(&profile_.forward_seconds));
+  SC_ASSIGN_OR_RETURN(std::vector<TensorRef> gradients, Received(piece_.last));
+  SC_RETURN_IF_ERROR(Timed(&profile_.backward_seconds, [&] {
+    return engine_->Backward(piece_.stage, kMicrobatch, std::move(gradients))
+        .status();
+  }));
+  engine_->Drop();
+  return absl::OkStatus();
+}
+
+absl::Status PieceProfiler::RunSplit() {
+  SC_RETURN_IF_ERROR(Forward(&profile_.forward_seconds));
+  SC_ASSIGN_OR_RETURN(std::vector<TensorRef> gradients, Received(piece_.last));
+  SC_RETURN_IF_ERROR(Timed(&profile_.backward_input_seconds, [&] {
+    return engine_
+        ->BackwardInput(piece_.stage, kMicrobatch, std::move(gradients))
+        .status();
+  }));
+  SC_RETURN_IF_ERROR(Timed(&profile_.backward_weight_seconds, [&] {
+    return engine_->BackwardWeight(piece_.stage, kMicrobatch);
+  }));
+  engine_->Drop();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<job::LayerProfile> PieceProfiler::Run() {
+  SC_RETURN_IF_ERROR(Build());
+  // The first run of anything pays for what later ones find ready.
+  SC_RETURN_IF_ERROR(RunWhole());
+  SC_RETURN_IF_ERROR(RunSplit());
+  const double none = std::numeric_limits<double>::infinity();
+  profile_.forward_seconds = profile_.backward_seconds = none;
+  profile_.backward_input_seconds = profile_.backward_weight_seconds = none;
+  const absl::Time start = options_.clock->Now();
+  for (int run = 0; run < kMostRuns; ++run) {
+    const absl::Duration taken = options_.clock->Now() - start;
+    if (run >= kLeastRuns && taken >= kEnough) break;
+    SC_RETURN_IF_ERROR(RunWhole());
+    SC_RETURN_IF_ERROR(RunSplit());
+  }
+  return profile_;
+}
+
+absl::StatusOr<job::LayerProfile> ProfilePiece(
+    const ProfilerOptions& options, const char* name, StageAssignment piece,
+    const std::shared_ptr<Buffer>& boundary) {
+  auto profile = PieceProfiler(options, piece, boundary).Run();
+  if (profile.ok()) return profile;
+  return Annotate(profile.status(), absl::StrCat("profiling the ", name));
+}
+
+absl::StatusOr<double> CopySeconds(const ProfilerOptions& options,
+                                   const Buffer& from, size_t bytes) {
+  SC_ASSIGN_OR_RETURN(const std::shared_ptr<Buffer> to,
+                      Buffer::New(options.allocator, bytes));
+  double shortest = std::numeric_limits<double>::infinity();
+  for (int run = 0; run < kMostRuns; ++run) {
+    const absl::Time start = options.clock->Now();
+    std::memcpy(to->data(), from.data(), bytes);
+    shortest =
+        std::min(shortest, absl::ToDoubleSeconds(options.clock->Now() - start));
+  }
+  return shortest;
+}
+
+}  // namespace
+
+absl::StatusOr<job::ModelProfile> ProfileModel(const ProfilerOptions& options) {
+  const int64_t layers = options.spec.model.layers;
+  const size_t bytes = job::BoundaryOf(options.spec).bytes();
+  SC_ASSIGN_OR_RETURN(const std::shared_ptr<Buffer> boundary,
+                      Buffer::New(options.allocator, bytes));
+  job::ModelProfile profile;
+  StageAssignment embedding;
+  embedding.stage = StageIndex(0);
+  embedding.first = true;
+  SC_ASSIGN_OR_RETURN(profile.embedding,
+                      ProfilePiece(options, "embedding", embedding, boundary));
+  StageAssignment layer;
+  layer.stage = StageIndex(1);
+  layer.layers.end = 1;
+  SC_ASSIGN_OR_RETURN(const job::LayerProfile measured,
+                      ProfilePiece(options, "layer", layer, boundary));
+  profile.layers.assign(static_cast<size_t>(layers), measured);
+  StageAssignment head;
+  head.stage = StageIndex(2);
+  head.layers.begin = head.layers.end = layers;
+  head.last = true;
+  SC_ASSIGN_OR_RETURN(profile.head,
+                      ProfilePiece(options, "head", head, boundary));
+  SC_ASSIGN_OR_RETURN(profile.copy_seconds,
+                      CopySeconds(options, *boundary, bytes));
+  return profile;
+}
+
+}  // namespace stagecoach::worker
