@@ -420,12 +420,12 @@ void Ledger::DiscardAll() {
   }
 }
 
-int Ledger::Unacknowledged(const std::string& peer, Direction direction) const {
+int Ledger::InBudget(const std::string& peer, Direction direction) const {
   State& s = *state_;
   MutexLock lock(&s.mu);
   int count = 0;
   for (const auto& [key, entry] : s.entries) {
-    if (key.direction == direction && entry.AwaitsAcknowledgement() &&
+    if (key.direction == direction && entry.Started() && s.Blocks(entry) &&
         entry.peer == peer) {
       ++count;
     }

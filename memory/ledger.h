@@ -153,9 +153,10 @@ class Ledger {
   // An entry that another thread is dropping right now ends as released.
   void DiscardAll();
 
-  // Transfers to one peer in one direction that were started and are not
-  // acknowledged: what `send_budget` limits.
-  int Unacknowledged(const std::string& peer, Direction direction) const;
+  // What `send_budget` limits: transfers to one peer in one direction that were
+  // started and are not acknowledged, or are acknowledged and still held
+  // because they are not locally complete.
+  int InBudget(const std::string& peer, Direction direction) const;
   // Nothing is produced, in the transport's hands or unacknowledged: what
   // PREPARED promises. What kNever keeps for a backward does not count.
   bool Empty() const;

@@ -33,7 +33,7 @@ TEST_F(SentRuleTest, StillAwaitsTheAcknowledgement) {
   ledger.CompleteLocally(key_);
   clock.Advance(absl::Seconds(2));
   EXPECT_FALSE(ledger.Empty());
-  EXPECT_EQ(ledger.Unacknowledged("w1", Direction::kActivation), 1);
+  EXPECT_EQ(ledger.InBudget("w1", Direction::kActivation), 1);
   EXPECT_EQ(ledger.Stats().pending_transfers, 1);
   EXPECT_EQ(ledger.Stats().pending_bytes, 100);
   EXPECT_EQ(ledger.Stats().oldest_pending, absl::Seconds(2));
@@ -152,10 +152,10 @@ TEST_F(NeverRuleTest, AcknowledgedEntryNeitherPendsNorBlocks) {
   Send(key_);
   ledger.CompleteLocally(key_);
   EXPECT_FALSE(ledger.Empty());
-  EXPECT_EQ(ledger.Unacknowledged("w1", Direction::kActivation), 1);
+  EXPECT_EQ(ledger.InBudget("w1", Direction::kActivation), 1);
   ledger.Acknowledge(key_);
   EXPECT_TRUE(ledger.Empty());
-  EXPECT_EQ(ledger.Unacknowledged("w1", Direction::kActivation), 0);
+  EXPECT_EQ(ledger.InBudget("w1", Direction::kActivation), 0);
   EXPECT_EQ(ledger.Stats().pending_transfers, 0);
   EXPECT_TRUE(ledger.Held().empty());
   EXPECT_EQ(ledger.Acknowledge(key_), AckOutcome::kDuplicate);

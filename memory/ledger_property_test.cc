@@ -210,12 +210,13 @@ class Model {
       if (t.discarded) continue;
       if (!t.acknowledged) ++held;
       if (!t.acknowledged || !t.complete) empty = false;
-      if (Awaits(t) && IsActivation(key)) ++activations;
+      const bool over = t.acknowledged && t.complete;
+      if (t.started && !over && IsActivation(key)) ++activations;
     }
     EXPECT_EQ(allocated_bytes, bytes);
     EXPECT_EQ(ledger.Empty(), empty);
     EXPECT_EQ(ledger.Held().size(), held);
-    EXPECT_EQ(ledger.Unacknowledged("w1", Direction::kActivation), activations);
+    EXPECT_EQ(ledger.InBudget("w1", Direction::kActivation), activations);
   }
 
   const ReleaseRule rule_;

@@ -295,7 +295,7 @@ TEST_F(LedgerTest, DiscardAllEndsEveryEntry) {
   EXPECT_EQ(Stage(2).discarded_bytes, 110);
   EXPECT_EQ(Stage(2).held_bytes, 0);
   EXPECT_EQ(ledger.Stats().pending_transfers, 0);
-  EXPECT_EQ(ledger.Unacknowledged("w1", Direction::kActivation), 0);
+  EXPECT_EQ(ledger.InBudget("w1", Direction::kActivation), 0);
 }
 
 TEST_F(LedgerTest, DiscardedKeyIsNotReusedInItsEpoch) {
@@ -322,30 +322,33 @@ TEST_F(LedgerTest, DestructionDropsWhatIsLeft) {
 
 // ---- Rule 5: what the send budget counts -----------------------------------
 
-TEST_F(LedgerTest, CountsUnacknowledgedPerPeerAndDirection) {
+TEST_F(LedgerTest, CountsTheBudgetPerPeerAndDirection) {
   const TransferKey elsewhere = ActivationKey(3, 0);
   ASSERT_TRUE(ledger.Produce(elsewhere, {}, "w2").ok());
   ASSERT_TRUE(ledger.StartSending(elsewhere).ok());
   Send(ActivationKey(2, 0));
   Send(ActivationKey(2, 1));
   Send(GradientKey(2, 0));
-  EXPECT_EQ(ledger.Unacknowledged("w1", Direction::kActivation), 2);
-  EXPECT_EQ(ledger.Unacknowledged("w1", Direction::kGradient), 1);
-  EXPECT_EQ(ledger.Unacknowledged("w2", Direction::kActivation), 1);
-  EXPECT_EQ(ledger.Unacknowledged("w3", Direction::kActivation), 0);
+  EXPECT_EQ(ledger.InBudget("w1", Direction::kActivation), 2);
+  EXPECT_EQ(ledger.InBudget("w1", Direction::kGradient), 1);
+  EXPECT_EQ(ledger.InBudget("w2", Direction::kActivation), 1);
+  EXPECT_EQ(ledger.InBudget("w3", Direction::kActivation), 0);
 }
 
 TEST_F(LedgerTest, OutputWaitingForBudgetDoesNotUseIt) {
   Send(ActivationKey(2, 0));
   Produce(ActivationKey(2, 1));
-  EXPECT_EQ(ledger.Unacknowledged("w1", Direction::kActivation), 1);
+  EXPECT_EQ(ledger.InBudget("w1", Direction::kActivation), 1);
   EXPECT_EQ(Stage(2).held_bytes, 200);
 }
 
-TEST_F(LedgerTest, AcknowledgementGivesBudgetBackBeforeLocalCompletion) {
+// Otherwise more than K + 1 outputs could be held.
+TEST_F(LedgerTest, AcknowledgedOutputUsesBudgetUntilItIsLocallyComplete) {
   Send(key_);
   ledger.Acknowledge(key_);
-  EXPECT_EQ(ledger.Unacknowledged("w1", Direction::kActivation), 0);
+  EXPECT_EQ(ledger.InBudget("w1", Direction::kActivation), 1);
+  ledger.CompleteLocally(key_);
+  EXPECT_EQ(ledger.InBudget("w1", Direction::kActivation), 0);
 }
 
 // ---- Figures ---------------------------------------------------------------

@@ -172,8 +172,7 @@ absl::Status StepExecutor::AwaitRelease(const Action& action) {
   const Direction direction = DirectionOf(action.kind);
   const std::string& peer = Receiver(action);
   return WaitUntil("send budget", [&] {
-    return options_.ledger->Unacknowledged(peer, direction) <
-           schedule_.send_budget;
+    return options_.ledger->InBudget(peer, direction) < schedule_.send_budget;
   });
 }
 
