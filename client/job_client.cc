@@ -17,6 +17,8 @@ namespace stagecoach::client {
 namespace {
 
 constexpr absl::Duration kCallTimeout = absl::Seconds(5);
+// Of a call that makes and verifies a schedule.
+constexpr absl::Duration kPlanTimeout = absl::Seconds(60);
 // How long a lost coordinator is waited for while a job is followed.
 constexpr absl::Duration kReconnectPatience = absl::Seconds(5);
 constexpr absl::Duration kReconnectPause = absl::Milliseconds(200);
@@ -131,6 +133,22 @@ absl::StatusOr<v1::Job> JobClient::Cancel(const std::string& job_id,
   SetTimeout(&context, kCallTimeout);
   v1::CancelJobResponse response;
   const grpc::Status status = jobs_->CancelJob(&context, request, &response);
+  if (!status.ok()) return ToStatus(status);
+  return std::move(*response.mutable_job());
+}
+
+absl::StatusOr<v1::Job> JobClient::Reschedule(const std::string& job_id,
+                                              const std::string& schedule,
+                                              int64_t send_budget) {
+  auto request = Versioned<v1::RescheduleJobRequest>();
+  request.set_job_id(job_id);
+  request.set_schedule(schedule);
+  request.set_send_budget(send_budget);
+  grpc::ClientContext context;
+  SetTimeout(&context, kPlanTimeout);
+  v1::RescheduleJobResponse response;
+  const grpc::Status status =
+      jobs_->RescheduleJob(&context, request, &response);
   if (!status.ok()) return ToStatus(status);
   return std::move(*response.mutable_job());
 }

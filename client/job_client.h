@@ -31,6 +31,10 @@ class JobClient {
   absl::StatusOr<std::string> Submit(const v1::JobSpec& spec);
   absl::StatusOr<v1::Job> Get(const std::string& job_id);
   absl::StatusOr<v1::ListJobsResponse> List();
+  // `send_budget` 0: as before.
+  absl::StatusOr<v1::Job> Reschedule(const std::string& job_id,
+                                     const std::string& schedule,
+                                     int64_t send_budget);
   absl::StatusOr<v1::Job> Cancel(const std::string& job_id,
                                  const std::string& reason);
   // Of the running or last job if `job_id` is empty.

@@ -1,5 +1,6 @@
 #include "client/job_commands.h"
 
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -19,6 +20,7 @@
 #include "client/progress.h"
 #include "client/signals.h"
 #include "client/spec_arguments.h"
+#include "job/schedule_source.h"
 #include "job/spec_proto.h"
 
 namespace stagecoach::client {
@@ -207,6 +209,54 @@ void AddCancel(CLI::App* group, Context* context) {
             [job_id, context] { return Cancel(*job_id, context); });
 }
 
+// ---- reschedule -------------------------------------------------------------
+
+struct RescheduleArguments {
+  std::string job_id;
+  std::string schedule;
+  int64_t send_budget = 0;
+};
+
+absl::StatusOr<int> Reschedule(const RescheduleArguments& arguments,
+                               Context* context) {
+  std::string schedule = arguments.schedule;
+  // The coordinator reads it, from a folder of its own.
+  if (job::IsScheduleFile(schedule)) {
+    schedule = std::filesystem::absolute(schedule).string();
+  }
+  SC_ASSIGN_OR_RETURN(
+      const v1::Job job,
+      JobClient(context->endpoint)
+          .Reschedule(arguments.job_id, schedule, arguments.send_budget));
+  if (context->json()) {
+    PrintJob(job, context);
+  } else {
+    *context->out << "job " << job.id() << " takes schedule "
+                  << arguments.schedule << " at the next step" << std::endl;
+  }
+  return kExitDone;
+}
+
+void AddReschedule(CLI::App* group, Context* context) {
+  CLI::App* verb = AddVerb(
+      group, "reschedule",
+      "Give a running job another schedule, between two steps; its numbers "
+      "stay the same",
+      {"stagecoach job reschedule latest --schedule zb-h1",
+       "stagecoach job reschedule JOB --schedule list.txt --send-budget 1"});
+  auto arguments = std::make_shared<RescheduleArguments>();
+  verb->add_option("JOB", arguments->job_id, kJobHelp)->required();
+  verb->add_option("--schedule", arguments->schedule,
+                   "A kind, or a schedule file; stages must lie on the workers "
+                   "where they are")
+      ->required();
+  verb->add_option("--send-budget", arguments->send_budget,
+                   "Unacknowledged transfers per edge (default: as before)")
+      ->check(CLI::PositiveNumber);
+  SetAction(verb, context,
+            [arguments, context] { return Reschedule(*arguments, context); });
+}
+
 }  // namespace
 
 void AddJobCommands(CLI::App* app, Context* context) {
@@ -216,6 +266,7 @@ void AddJobCommands(CLI::App* app, Context* context) {
   AddShow(group, context);
   AddWait(group, context);
   AddCancel(group, context);
+  AddReschedule(group, context);
 }
 
 }  // namespace stagecoach::client

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,6 +56,29 @@ TEST_F(JobCommandsTest, SubmitPrintsTheIdAndSendsTheWholeSpec) {
   // Another request makes another job.
   result = Run({"job", "submit", "examples/tiny.toml", "-o", "json"});
   EXPECT_EQ(result.document()["job_id"], "j-2");
+}
+
+TEST_F(JobCommandsTest, RescheduleAsksForAnotherSchedule) {
+  PutRunningJob();
+  ClientResult result = Run({"job", "reschedule", "latest", "--schedule",
+                             "zb-h1", "--send-budget", "3"});
+  EXPECT_EQ(result.exit_code, 0) << result.error;
+  EXPECT_EQ(result.out, "job j-1 takes schedule zb-h1 at the next step\n");
+  EXPECT_EQ(coordinator_.Find("j-1").schedule(), "zb-h1");
+  EXPECT_EQ(coordinator_.Find("j-1").spec().pipeline().send_budget(), 3);
+  // A file is read by the coordinator, which is in another folder.
+  result = Run({"job", "reschedule", "j-1", "--schedule", "lists/a.txt"});
+  EXPECT_EQ(result.exit_code, 0) << result.error;
+  EXPECT_EQ(coordinator_.Find("j-1").schedule(),
+            std::filesystem::absolute("lists/a.txt").string());
+}
+
+TEST_F(JobCommandsTest, RescheduleOfAnEndedJobIsAConflict) {
+  coordinator_.Put(SucceededJob());
+  const ClientResult result =
+      Run({"job", "reschedule", "latest", "--schedule", "zb-h1"});
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_THAT(result.error, HasSubstr("only a running job"));
 }
 
 TEST_F(JobCommandsTest, ListShowsAllJobs) {

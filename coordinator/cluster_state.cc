@@ -167,6 +167,7 @@ struct ClusterState::Applier {
     }
     job->schedule = event.schedule;
     job->stages = event.stages;
+    job->profile = event.profile;
     ++job->revision;
     return absl::OkStatus();
   }
@@ -229,6 +230,26 @@ struct ClusterState::Applier {
     for (size_t i = 0; i < job->workers.size(); ++i) {
       job->workers[i].receive_pool_bytes = event.receive_pool_bytes[i];
     }
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const JobRescheduled& event) const {
+    JobRecord* job = nullptr;
+    SC_RETURN_IF_ERROR(Find(event.job_id, &job));
+    if (job->state != JobState::kRunning) {
+      return Impossible(absl::StrCat(event.job_id, " is not running"));
+    }
+    if (event.receive_pool_bytes.size() != job->workers.size()) {
+      return Impossible("figures of other workers");
+    }
+    job->schedule = event.schedule;
+    job->requested_schedule = event.requested;
+    job->requested_send_budget = event.send_budget;
+    job->transport = event.transport;
+    for (size_t i = 0; i < job->workers.size(); ++i) {
+      job->workers[i].receive_pool_bytes = event.receive_pool_bytes[i];
+    }
+    ++job->revision;
     return absl::OkStatus();
   }
 

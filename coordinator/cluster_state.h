@@ -53,6 +53,10 @@ struct JobRecord {
   bool planned = false;
   std::string schedule;
   std::vector<StagePlan> stages;
+  // What the present plan was made of beside the spec.
+  std::optional<v1::ModelProfile> profile;
+  std::string requested_schedule;        // "": the spec's
+  int64_t requested_send_budget = 0;     // 0: the spec's
   Epoch epoch;                           // 0: never placed
   std::vector<JobWorkerRecord> workers;  // by index
   std::string transport;                 // empty until RUNNING

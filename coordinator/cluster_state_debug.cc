@@ -49,6 +49,8 @@ std::string Dump(const JobRecord& job) {
       " ", job.transport, " revision=", job.revision,
       " placed=", absl::FormatTime(job.placed),
       " finished=", absl::FormatTime(job.finished), " ", job.parameters_sha256,
+      " profile=", job.profile ? job.profile->ShortDebugString() : "none",
+      " requested=", job.requested_schedule, "/", job.requested_send_budget,
       " victims=", absl::StrJoin(job.victims, ","), " ", job.reason, "\n  ",
       job.spec.ShortDebugString(), "\n");
   for (const StagePlan& stage : job.stages) {

@@ -91,6 +91,8 @@ class Controller {
   // ---- requests of clients; errors as proto/stagecoach/v1 says ----
   void Submit(v1::SubmitJobRequest request, Reply<v1::SubmitJobResponse> reply);
   void Cancel(v1::CancelJobRequest request, Reply<v1::CancelJobResponse> reply);
+  void Reschedule(v1::RescheduleJobRequest request,
+                  Reply<v1::RescheduleJobResponse> reply);
   // With the newest 20,000 steps; WatchJob gives all.
   void GetJob(v1::GetJobRequest request, Reply<v1::Job> reply);
   // The newest 1,000, in the order of submission.
@@ -176,11 +178,6 @@ class Controller {
       const v1::SubmitJobRequest& request);
   absl::StatusOr<v1::CancelJobResponse> CancelNow(
       const v1::CancelJobRequest& request);
-  // With what a worker of the placed job measured.
-  void PlanAgain(const std::string& job_id, Epoch epoch,
-                 const v1::ModelProfile& profile);
-  void OnPlannedAgain(const std::string& job_id, Epoch epoch,
-                      absl::StatusOr<PlannedJob> planned);
   void OnPlanned(const std::string& job_id, absl::StatusOr<PlannedJob> planned);
   // Gives queued jobs their workers, first come first.
   void Schedule();
@@ -194,6 +191,20 @@ class Controller {
   // Ends a job whose workers have all let go.
   void CheckReleased(const std::string& job_id);
   void CheckRunDeadlines();
+
+  // controller_plans.cc
+  // With what a worker of the placed job measured.
+  void PlanAgain(const std::string& job_id, Epoch epoch,
+                 const v1::ModelProfile& profile);
+  // Plans; the answer comes later, unless it is an error.
+  absl::Status StartReschedule(const v1::RescheduleJobRequest& request,
+                               const Reply<v1::RescheduleJobResponse>& reply);
+  absl::StatusOr<v1::RescheduleJobResponse> TakeSchedule(
+      const std::string& job_id, Epoch epoch,
+      absl::StatusOr<PlannedJob> planned);
+  void OnPlannedAgain(const std::string& job_id, Epoch epoch,
+                      const v1::ModelProfile& profile,
+                      absl::StatusOr<PlannedJob> planned);
 
   // controller_queries.cc
   void WatchNow(const v1::WatchJobRequest& request,

@@ -34,6 +34,8 @@ std::string KindOf(const v1::CoordinatorMessage& message) {
       return "shutdown";
     case v1::CoordinatorMessage::kProfile:
       return "profile";
+    case v1::CoordinatorMessage::kReschedule:
+      return "reschedule";
     case v1::CoordinatorMessage::MESSAGE_NOT_SET:
       break;
   }
@@ -193,6 +195,18 @@ absl::StatusOr<v1::Job> ControllerTest::Get(const std::string& job_id) {
   request.set_job_id(job_id);
   absl::StatusOr<v1::Job> result = absl::InternalError("no reply");
   controller_->GetJob(request, [&](auto reply) { result = std::move(reply); });
+  RunAll();
+  return result;
+}
+
+absl::Status ControllerTest::Reschedule(const std::string& job_id,
+                                        const std::string& schedule) {
+  auto request = Versioned<v1::RescheduleJobRequest>();
+  request.set_job_id(job_id);
+  request.set_schedule(schedule);
+  absl::Status result = absl::InternalError("no reply");
+  controller_->Reschedule(request,
+                          [&](auto reply) { result = reply.status(); });
   RunAll();
   return result;
 }

@@ -90,6 +90,8 @@ class ControllerTest : public ::testing::Test {
   absl::StatusOr<v1::Job> Get(const std::string& job_id);
   absl::StatusOr<v1::Job> TryCancel(const std::string& job_id);
   v1::Job Cancel(const std::string& job_id);
+  absl::Status Reschedule(const std::string& job_id,
+                          const std::string& schedule);
   std::shared_ptr<FakeWatcher> Watch(const std::string& job_id,
                                      int64_t after_revision = 0,
                                      int64_t after_step = -1);

@@ -8,7 +8,6 @@
 #include "coordinator/controller.h"
 #include "coordinator/placement_policy.h"
 #include "coordinator/publish.h"
-#include "job/profile_proto.h"
 #include "job/spec_proto.h"
 
 namespace stagecoach::coordinator {
@@ -95,48 +94,6 @@ void Controller::OnPlanned(const std::string& job_id,
   plans_[job_id] = std::make_shared<const PlannedJob>(*std::move(planned));
   Commit(std::move(event));
   Schedule();
-}
-
-void Controller::PlanAgain(const std::string& job_id, Epoch epoch,
-                           const v1::ModelProfile& profile) {
-  const job::JobSpec& spec = runs_.at(job_id).run.planned().spec;
-  absl::StatusOr<job::ModelProfile> measured =
-      job::FromProto(profile, spec.model.layers);
-  planning_->Add([this, job_id, epoch, spec, measured = std::move(measured)] {
-    absl::StatusOr<PlannedJob> planned =
-        measured.ok() ? PlanForWorkers(spec, &*measured, options_.planner)
-                      : absl::StatusOr<PlannedJob>(measured.status());
-    Post([this, job_id, epoch, planned = std::move(planned)]() mutable {
-      OnPlannedAgain(job_id, epoch, std::move(planned));
-    });
-  });
-}
-
-void Controller::OnPlannedAgain(const std::string& job_id, Epoch epoch,
-                                absl::StatusOr<PlannedJob> planned) {
-  // It may have ended meanwhile.
-  auto it = runs_.find(job_id);
-  if (!stopped_.ok() || it == runs_.end() || it->second.run.epoch() != epoch ||
-      it->second.run.phase() != JobRun::Phase::kProfiling) {
-    return;
-  }
-  if (!planned.ok()) {
-    FailureReport report;
-    report.kind = FailureKind::kInvalid;
-    report.message = absl::StrCat("no plan for what was measured: ",
-                                  planned.status().message());
-    return ReportFailure(job_id, std::move(report));
-  }
-  JobReplanned event;
-  event.job_id = job_id;
-  event.schedule = ScheduleNameOf(*planned);
-  event.stages = StagePlansOf(planned->plan);
-  LogInfo(absl::StrCat("planned with measured costs: schedule ", event.schedule,
-                       ", ", event.stages.size(), " stages"),
-          JobFields(job_id));
-  if (!Commit(std::move(event))) return;
-  Perform(job_id, it->second.run.Assign(
-                      std::make_shared<const PlannedJob>(*std::move(planned))));
 }
 
 void Controller::Schedule() {

@@ -123,6 +123,59 @@ TEST_F(ControllerJobsTest, AProfileThatMakesNoSenseFailsTheJob) {
       << job->cause().message();
 }
 
+TEST_F(ControllerJobsTest, ARunningJobTakesAnotherScheduleBetweenTwoSteps) {
+  JoinMany(2);
+  const std::string job_id = Submit(TinySpec(2));
+  Serve("begin");
+  EXPECT_TRUE(Reschedule(job_id, "zb-h1").ok());
+  EXPECT_EQ(Get(job_id)->schedule(), "1f1b") << "not before the boundary";
+  Serve();
+  EXPECT_EQ(Received(worker(1)),
+            "welcome assign connect begin:0 commit:0 reschedule connect "
+            "begin:1 commit:1 finish");
+  const auto job = Get(job_id);
+  EXPECT_EQ(job->state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(job->schedule(), "zb-h1");
+  EXPECT_EQ(job->steps_size(), 2);
+}
+
+TEST_F(ControllerJobsTest, AScheduleThatCannotBeTakenIsRefused) {
+  JoinMany(2);
+  const std::string job_id = Submit(TinySpec(2));
+  EXPECT_TRUE(absl::IsFailedPrecondition(Reschedule(job_id, "gpipe")))
+      << "not running yet";
+  Serve("begin");
+  EXPECT_TRUE(absl::IsInvalidArgument(Reschedule(job_id, "1f2b")));
+  EXPECT_TRUE(absl::IsInvalidArgument(Reschedule(job_id, "auto")));
+  EXPECT_TRUE(absl::IsInvalidArgument(Reschedule(job_id, "zbv")));
+  EXPECT_TRUE(absl::IsNotFound(Reschedule("job-7", "gpipe")));
+  Serve();
+  EXPECT_EQ(Received(worker(0)),
+            "welcome assign connect begin:0 commit:0 begin:1 commit:1 finish");
+  EXPECT_TRUE(absl::IsFailedPrecondition(Reschedule(job_id, "gpipe")));
+}
+
+TEST_F(ControllerJobsTest, StagesStayOnTheirWorkersWhateverTheSchedule) {
+  JoinMany(2);
+  v1::JobSpec spec = TinySpec(2);
+  spec.mutable_pipeline()->set_schedule("interleaved");
+  spec.mutable_pipeline()->set_stages_per_worker(2);
+  spec.mutable_pipeline()->clear_split();
+  for (int stage = 0; stage < 4; ++stage) {
+    spec.mutable_pipeline()->add_split(2);
+  }
+  const std::string job_id = Submit(spec);
+  Serve("begin");
+  const absl::Status refused = Reschedule(job_id, "zbv");
+  EXPECT_TRUE(absl::IsInvalidArgument(refused));
+  EXPECT_TRUE(absl::StrContains(refused.message(), "on other workers"))
+      << refused;
+  EXPECT_TRUE(Reschedule(job_id, "looped-bfs").ok());
+  Serve();
+  EXPECT_EQ(Get(job_id)->schedule(), "looped-bfs");
+  EXPECT_EQ(StateOf(job_id), v1::JOB_STATE_SUCCEEDED);
+}
+
 TEST_F(ControllerJobsTest, CommitCarriesTheJobsRateAndClipping) {
   JoinMany(1);
   Submit(TinySpec(1, 3));

@@ -13,6 +13,7 @@
 #include "stagecoach/v1/job.pb.h"
 #include "stagecoach/v1/job_spec.pb.h"
 #include "stagecoach/v1/memory.pb.h"
+#include "stagecoach/v1/model_profile.pb.h"
 
 namespace stagecoach::coordinator {
 
@@ -76,6 +77,7 @@ struct JobReplanned {
   std::string job_id;
   std::string schedule;
   std::vector<StagePlan> stages;
+  v1::ModelProfile profile;  // what the plan can be made of again
 };
 // The spec or its schedule cannot be run.
 struct JobRefused {
@@ -94,6 +96,17 @@ struct JobPlaced {
 };
 struct JobRunning {
   std::string job_id;
+  std::string transport;
+  std::vector<int64_t> receive_pool_bytes;  // by worker index
+};
+
+// The user gave a running job another schedule; its workers have changed over.
+struct JobRescheduled {
+  std::string job_id;
+  std::string schedule;  // its kind
+  // What the plan can be made of again, in the spec's words.
+  std::string requested;
+  int64_t send_budget = 0;
   std::string transport;
   std::vector<int64_t> receive_pool_bytes;  // by worker index
 };
@@ -143,8 +156,8 @@ using EventBody =
     std::variant<WorkerRegistered, WorkerSuspected, WorkerAnswered, WorkerLost,
                  WorkerReleased, JobSubmitted, JobPlanning, JobPlanned,
                  JobReplanned, JobRefused, JobWaiting, JobPlaced, JobRunning,
-                 StepCommitted, JobFailing, JobFailed, JobCancelRequested,
-                 JobCancelled, JobSucceeded>;
+                 JobRescheduled, StepCommitted, JobFailing, JobFailed,
+                 JobCancelRequested, JobCancelled, JobSucceeded>;
 
 // One change of the coordinator's state. Appended to the journal before it
 // takes effect; applying all events in order gives the same state again.

@@ -252,6 +252,12 @@ absl::Status JobRun::Advance(absl::Time now, Output* output) {
     Broadcast(finish, output);
     return absl::OkStatus();
   }
+  if (phase_ == Phase::kStepping && !step_begun_) {
+    const bool applied_everywhere =
+        *std::min_element(applied_.begin(), applied_.end()) == step_;
+    if (applied_everywhere) ChangePlan(output);
+    return absl::OkStatus();
+  }
   if (!AllAnswered()) return absl::OkStatus();
   switch (phase_) {
     case Phase::kProfiling:
@@ -260,21 +266,15 @@ absl::Status JobRun::Advance(absl::Time now, Output* output) {
       return absl::OkStatus();
     case Phase::kAssigning: {
       Enter(Phase::kConnecting);
+      edges_.clear();
       v1::CoordinatorMessage connect;
       connect.mutable_connect()->set_job_id(job_id_);
       Broadcast(connect, output);
       return absl::OkStatus();
     }
-    case Phase::kConnecting: {
-      Enter(Phase::kStepping);
-      JobRunning event;
-      event.job_id = job_id_;
-      event.transport = TransportOfEdges();
-      event.receive_pool_bytes = receive_pool_bytes_;
-      output->events.push_back(std::move(event));
-      BeginStep(0, now, output);
+    case Phase::kConnecting:
+      EnterStepping(now, output);
       return absl::OkStatus();
-    }
     case Phase::kStepping:
       return CommitStep(now, output);
     case Phase::kFinishing:
@@ -285,11 +285,47 @@ absl::Status JobRun::Advance(absl::Time now, Output* output) {
   return absl::OkStatus();
 }
 
+void JobRun::EnterStepping(absl::Time now, Output* output) {
+  Enter(Phase::kStepping);
+  if (rescheduled_) {
+    rescheduled_ = false;
+    JobRescheduled event;
+    event.job_id = job_id_;
+    event.schedule = planned_->plan.schedule.kind;
+    event.requested = planned_->spec.pipeline.schedule;
+    event.send_budget = planned_->spec.pipeline.send_budget;
+    event.transport = TransportOfEdges();
+    event.receive_pool_bytes = receive_pool_bytes_;
+    output->events.push_back(std::move(event));
+  } else {
+    JobRunning event;
+    event.job_id = job_id_;
+    event.transport = TransportOfEdges();
+    event.receive_pool_bytes = receive_pool_bytes_;
+    output->events.push_back(std::move(event));
+  }
+  BeginStep(step_, now, output);
+}
+
+void JobRun::ChangePlan(Output* output) {
+  planned_ = std::exchange(next_plan_, nullptr);
+  rescheduled_ = true;
+  Enter(Phase::kAssigning);
+  v1::CoordinatorMessage message;
+  v1::Reschedule* reschedule = message.mutable_reschedule();
+  reschedule->set_job_id(job_id_);
+  reschedule->set_schedule_id(planned_->schedule_id);
+  *reschedule->mutable_schedule() = planned_->schedule;
+  Broadcast(message, output);
+}
+
 void JobRun::BeginStep(int64_t step, absl::Time now, Output* output) {
   step_ = step;
-  step_begun_ = now;
+  step_start_ = now;
   answered_.clear();
-  if (step == planned_->spec.training.steps) return;
+  // The last steps' outcome must be everywhere before edges are closed.
+  step_begun_ = next_plan_ == nullptr;
+  if (step == planned_->spec.training.steps || !step_begun_) return;
   v1::CoordinatorMessage message;
   v1::StepBegin* begin = message.mutable_step_begin();
   begin->set_job_id(job_id_);
@@ -312,7 +348,7 @@ absl::Status JobRun::CommitStep(absl::Time now, Output* output) {
   result.loss = outcome.loss;
   result.grad_norm = outcome.grad_norm;
   result.learning_rate = outcome.learning_rate;
-  result.seconds = absl::ToDoubleSeconds(now - step_begun_);
+  result.seconds = absl::ToDoubleSeconds(now - step_start_);
   result.compute_seconds = outcome.compute_seconds;
   result.tokens_per_second =
       result.seconds > 0 ? static_cast<double>(tokens) / result.seconds : 0;

@@ -70,6 +70,11 @@ class JobRun {
   // Assign to every worker, with the plan that the profile gave. Ignored unless
   // PROFILING: the job may have ended meanwhile.
   Output Assign(std::shared_ptr<const PlannedJob> planned);
+  // From the next step boundary on the job runs this plan. Its stages must lie
+  // where the present ones do. Of two, the later one counts.
+  void Reschedule(std::shared_ptr<const PlannedJob> planned) {
+    next_plan_ = std::move(planned);
+  }
   // An answer of a worker that passed its fence: Assigned, Connected, Prepared,
   // Applied, Finished or Released. Answers that cross an Abort are ignored.
   Output OnMessage(int worker, const v1::WorkerMessage& message,
@@ -110,6 +115,9 @@ class JobRun {
   // What follows once all have answered.
   absl::Status Advance(absl::Time now, Output* output);
   void BeginStep(int64_t step, absl::Time now, Output* output);
+  // Every worker has applied the last step, and another plan waits.
+  void ChangePlan(Output* output);
+  void EnterStepping(absl::Time now, Output* output);
   absl::Status CommitStep(absl::Time now, Output* output);
   absl::Status Succeed(Output* output);
   void Broadcast(const v1::CoordinatorMessage& message, Output* output) const;
@@ -129,7 +137,10 @@ class JobRun {
   std::vector<int64_t> receive_pool_bytes_;
   std::vector<std::string> edges_;
   int64_t step_ = 0;
-  absl::Time step_begun_;
+  bool step_begun_ = false;  // StepBegin of step_ was sent
+  std::shared_ptr<const PlannedJob> next_plan_;
+  bool rescheduled_ = false;  // edges are opened for another plan
+  absl::Time step_start_;
   std::vector<v1::Prepared> prepared_;  // of this step, by worker
   std::vector<int64_t> applied_;        // steps that each worker has applied
   // Of each parameter, and which worker reported it.

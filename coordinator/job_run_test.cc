@@ -102,13 +102,13 @@ class JobRunTest : public ::testing::Test {
   static std::string Kinds(const JobRun::Output& output) {
     return absl::StrJoin(
         output.messages, " ", [](std::string* out, const auto& entry) {
-          const char* const names[] = {"none",  "welcome", "assign", "connect",
-                                       "begin", "commit",  "finish", "abort"};
+          const char* const names[] = {
+              "none",     "",        "welcome",   "assign", "connect",
+              "begin",    "commit",  "finish",    "abort",  "memory",
+              "shutdown", "profile", "reschedule"};
           absl::StrAppend(
               out, entry.first, ":",
-              names[entry.second.message_case() == 0
-                        ? 0
-                        : static_cast<int>(entry.second.message_case()) - 1]);
+              names[static_cast<size_t>(entry.second.message_case())]);
         });
   }
   static void ExpectBroken(const JobRun::Output& output, int culprit,
@@ -186,6 +186,47 @@ TEST_F(ProvisionalRunTest, APlanThatComesTooLateChangesNothing) {
   EXPECT_EQ(Kinds(run_->Release("cancelled")), "0:abort 1:abort");
   EXPECT_TRUE(run_->Assign(Replanned()).messages.empty());
   EXPECT_EQ(run_->phase(), Phase::kReleasing);
+}
+
+std::shared_ptr<const PlannedJob> Gpipe() {
+  job::JobSpec spec = TinyJob(2);
+  spec.pipeline.schedule = "gpipe";
+  auto planned = PlanForWorkers(spec, nullptr, job::PlanJob);
+  EXPECT_TRUE(planned.ok()) << planned.status();
+  return std::make_shared<const PlannedJob>(*std::move(planned));
+}
+
+TEST_F(JobRunTest, AnotherScheduleIsTakenOnceTheStepIsAppliedEverywhere) {
+  ToStepping();
+  run_->Reschedule(Gpipe());
+  Say(0, Prepared(0, false));
+  EXPECT_EQ(Kinds(Say(1, Prepared(0, true))), "0:commit 1:commit");
+  EXPECT_EQ(Kinds(Say(0, Applied(0))), "");
+  const JobRun::Output changed = Say(1, Applied(0));
+  ASSERT_EQ(Kinds(changed), "0:reschedule 1:reschedule");
+  EXPECT_EQ(changed.messages[0].second.reschedule().schedule().kind(), "gpipe");
+  Say(0, Assigned(5));
+  EXPECT_EQ(Kinds(Say(1, Assigned(6))), "0:connect 1:connect");
+  Say(0, Connected({"0->1 activation: shm"}));
+  const JobRun::Output connected = Say(1, Connected({"1->0 gradient: shm"}));
+  EXPECT_EQ(Kinds(connected), "0:begin 1:begin");
+  EXPECT_EQ(connected.messages[0].second.step_begin().step(), 1);
+  ASSERT_EQ(connected.events.size(), size_t{1});
+  const auto& event = std::get<JobRescheduled>(connected.events[0]);
+  EXPECT_EQ(event.schedule, "gpipe");
+  EXPECT_EQ(event.transport, "shm");
+  EXPECT_EQ(event.receive_pool_bytes, (std::vector<int64_t>{5, 6}));
+  Step(1);
+  EXPECT_EQ(Kinds(Say(1, Applied(1))), "0:finish 1:finish");
+}
+
+TEST_F(JobRunTest, AScheduleThatComesInTheLastStepIsNotTaken) {
+  ToStepping();
+  Step(0);
+  Say(1, Applied(0));
+  run_->Reschedule(Gpipe());
+  Step(1);
+  EXPECT_EQ(Kinds(Say(1, Applied(1))), "0:finish 1:finish");
 }
 
 TEST_F(JobRunTest, AssignTellsEachWorkerItsPart) {

@@ -116,6 +116,15 @@ grpc::ServerUnaryReactor* JobService::CancelJob(
   return reactor;
 }
 
+grpc::ServerUnaryReactor* JobService::RescheduleJob(
+    grpc::CallbackServerContext* context,
+    const v1::RescheduleJobRequest* request,
+    v1::RescheduleJobResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  controller_->Reschedule(*request, ReplyTo(reactor, response));
+  return reactor;
+}
+
 grpc::ServerWriteReactor<v1::WatchJobResponse>* JobService::WatchJob(
     grpc::CallbackServerContext* /*context*/,
     const v1::WatchJobRequest* request) {

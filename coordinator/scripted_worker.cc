@@ -71,6 +71,7 @@ std::optional<v1::WorkerMessage> ScriptedAnswer(
     case v1::CoordinatorMessage::kProfile:
       Measure(message.profile(), answer.mutable_profiled());
       return answer;
+    case v1::CoordinatorMessage::kReschedule:
     case v1::CoordinatorMessage::kAssign:
       answer.mutable_assigned()->set_receive_pool_bytes(50);
       return answer;

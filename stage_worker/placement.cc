@@ -35,6 +35,7 @@ Placement::Placement(const PlacementParts& parts,
                      const PlacementOptions& options)
     : parts_(parts),
       options_(options),
+      schedule_(options.schedule),
       ledger_(LedgerOptions(parts, options)) {}
 
 absl::StatusOr<std::unique_ptr<Placement>> Placement::Create(
@@ -50,7 +51,7 @@ void Placement::Stop() {
   Abort(absl::CancelledError("the placement ended"));
   // The link first: once it is stopped no thread of this process reads an
   // output any more, and what peers have received is in their own memory.
-  if (link_ != nullptr) link_->Stop();
+  if (auto link = this->link(); link != nullptr) link->Stop();
   if (executor_ != nullptr) executor_->Clear();
   if (engine_ != nullptr) engine_->Drop();
   ledger_.DiscardAll();
@@ -65,18 +66,48 @@ absl::Status Placement::Build() {
   engine.stages = options_.stages;
   engine.data = data_.get();
   SC_ASSIGN_OR_RETURN(engine_, parts_.engine_factory(engine));
-  SC_ASSIGN_OR_RETURN(link_, PeerLink::Create(LinkOptions()));
+  return OpenLink();
+}
+
+absl::Status Placement::OpenLink() {
+  SC_ASSIGN_OR_RETURN(std::shared_ptr<PeerLink> link,
+                      PeerLink::Create(LinkOptions()));
   StepExecutorOptions executor;
   executor.worker = options_.worker;
   executor.epoch = options_.epoch;
-  executor.schedule = &options_.schedule;
+  executor.schedule = &schedule_;
   executor.engine = engine_.get();
-  executor.link = link_.get();
+  executor.link = link.get();
   executor.ledger = &ledger_;
   executor.abort = &abort_;
   executor.position = &position_;
   executor_ = std::make_unique<StepExecutor>(executor);
+  SetLink(std::move(link));
+  // It may have come while there was none to tell.
+  if (abort_.IsSet()) this->link()->Abort();
   return absl::OkStatus();
+}
+
+absl::Status Placement::ChangeSchedule(schedule::Schedule schedule) {
+  executor_.reset();
+  // Peers see an end, not a loss.
+  if (auto link = this->link(); link != nullptr) link->Stop();
+  SetLink(nullptr);
+  schedule_ = std::move(schedule);
+  return OpenLink();
+}
+
+std::shared_ptr<PeerLink> Placement::link() const {
+  MutexLock lock(&mu_);
+  return link_;
+}
+
+void Placement::SetLink(std::shared_ptr<PeerLink> link) {
+  {
+    MutexLock lock(&mu_);
+    link_.swap(link);
+  }
+  // The old one goes here, not under the lock.
 }
 
 PeerLinkOptions Placement::LinkOptions() {
@@ -84,7 +115,7 @@ PeerLinkOptions Placement::LinkOptions() {
   PeerLinkOptions link;
   link.worker = options_.worker;
   link.worker_names = options_.worker_names;
-  link.schedule = &options_.schedule;
+  link.schedule = &schedule_;
   link.tied_embeddings = model.tie_embeddings;
   link.boundary_bytes = options_.boundary_bytes;
   link.tied_bytes =
@@ -100,7 +131,7 @@ PeerLinkOptions Placement::LinkOptions() {
 
 absl::Status Placement::Connect(const PeerLink::Resolver& resolver,
                                 absl::Duration timeout) {
-  return link_->Connect(resolver, timeout);
+  return link()->Connect(resolver, timeout);
 }
 
 absl::StatusOr<Placement::StepOutcome> Placement::RunStep(
@@ -127,7 +158,7 @@ absl::StatusOr<std::vector<ParameterDigest>> Placement::DigestParameters() {
 
 void Placement::Abort(const absl::Status& status) {
   abort_.Set(status);
-  if (link_ != nullptr) link_->Abort();
+  if (auto link = this->link(); link != nullptr) link->Abort();
 }
 
 PlacementMemory Placement::Memory() const {
@@ -137,7 +168,9 @@ PlacementMemory Placement::Memory() const {
   for (const StageAssignment& stage : options_.stages) {
     memory.stages.push_back(stage.stage);
   }
-  memory.receive_pool_bytes = link_->receive_pool_bytes();
+  if (auto link = this->link(); link != nullptr) {
+    memory.receive_pool_bytes = link->receive_pool_bytes();
+  }
   const std::optional<Position> position = position_.Get();
   if (position) memory.step = position->step.value();
   return memory;

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/ids.h"
+#include "base/mutex.h"
 #include "job/job_spec.h"
 #include "memory/accounting_allocator.h"
 #include "memory/ledger.h"
@@ -49,7 +50,7 @@ struct PlacementOptions {
   WorkerIndex worker;
   std::vector<std::string> worker_names;  // by index
   std::vector<StageAssignment> stages;    // of this worker, ascending
-  schedule::Schedule schedule;            // lowered and verified
+  schedule::Schedule schedule;            // lowered and verified; the first
   size_t boundary_bytes = 0;
   // Called once if the placement stops by itself (an edge was lost), on some
   // thread of the transport.
@@ -77,12 +78,16 @@ class Placement {
       const PlacementParts& parts, const PlacementOptions& options);
   ~Placement();
 
-  std::string transport_kind() const { return link_->kind(); }
-  std::string Describe() const { return link_->Describe(); }
-  int64_t receive_pool_bytes() const { return link_->receive_pool_bytes(); }
+  std::string transport_kind() const { return link()->kind(); }
+  std::string Describe() const { return link()->Describe(); }
+  int64_t receive_pool_bytes() const { return link()->receive_pool_bytes(); }
   std::vector<std::string> EdgeSummaries() const {
-    return link_->EdgeSummaries();
+    return link()->EdgeSummaries();
   }
+
+  // Between two steps: closes the edges and opens receiving ends for another
+  // schedule of the same stages. Connect follows.
+  absl::Status ChangeSchedule(schedule::Schedule schedule);
 
   absl::Status Connect(const PeerLink::Resolver& resolver,
                        absl::Duration timeout);
@@ -111,17 +116,25 @@ class Placement {
  private:
   Placement(const PlacementParts& parts, const PlacementOptions& options);
   absl::Status Build();
+  // Link and executor for schedule_.
+  absl::Status OpenLink();
+  // Null before the first and while the schedule changes.
+  std::shared_ptr<PeerLink> link() const SC_EXCLUDES(mu_);
+  void SetLink(std::shared_ptr<PeerLink> link) SC_EXCLUDES(mu_);
   PeerLinkOptions LinkOptions();
 
   const PlacementParts parts_;
   const PlacementOptions options_;
+  schedule::Schedule
+      schedule_;  // lowered and verified; link and executor use it
   AbortFlag abort_;
   PositionBoard position_;
   memory::Ledger ledger_;
   std::unique_ptr<DataSource> data_;
-  std::unique_ptr<PeerLink> link_;
   std::unique_ptr<StageEngine> engine_;
   std::unique_ptr<StepExecutor> executor_;
+  mutable Mutex mu_;
+  std::shared_ptr<PeerLink> link_ SC_GUARDED_BY(mu_);
 };
 
 }  // namespace stagecoach::worker

@@ -28,7 +28,8 @@ bool MayFollow(SessionState from, SessionState to) {
     case SessionState::kProfiled:
       return from == SessionState::kProfiling;
     case SessionState::kBuilding:
-      return from == SessionState::kIdle || from == SessionState::kProfiled;
+      return from == SessionState::kIdle || from == SessionState::kProfiled ||
+             from == SessionState::kReady;
     case SessionState::kBuilt:
       return from == SessionState::kBuilding;
     case SessionState::kConnecting:
@@ -232,6 +233,8 @@ void Session::OnMessage(const v1::CoordinatorMessage& message) {
       return OnAssign(message.assign(), Epoch(message.fence().epoch()));
     case v1::CoordinatorMessage::kConnect:
       return OnConnect();
+    case v1::CoordinatorMessage::kReschedule:
+      return OnReschedule(message.reschedule());
     case v1::CoordinatorMessage::kStepBegin:
       return OnStepBegin(message.step_begin());
     case v1::CoordinatorMessage::kStepCommit:
@@ -395,10 +398,14 @@ void Session::OnBuilt(Epoch epoch,
   if (built.ok()) held_.placement = *built;
   if (state_ == SessionState::kReleasing) return OnAbort("");
   if (!built.ok()) return Fail(built.status());
+  SendAssigned();
+}
+
+void Session::SendAssigned() {
   Transition(SessionState::kBuilt);
   PeerDirectory::Entry entry;
   entry.job_id = held_.job_id;
-  entry.epoch = epoch;
+  entry.epoch = held_.epoch;
   entry.kind = held_.placement->transport_kind();
   entry.descriptor = held_.placement->Describe();
   options_.directory->Publish(entry);
@@ -433,6 +440,25 @@ void Session::OnConnect() {
           connected->add_edges(edge);
         }
         Send(std::move(message));
+      });
+}
+
+void Session::OnReschedule(const v1::Reschedule& reschedule) {
+  if (!Expect(SessionState::kReady, "Reschedule")) return;
+  Transition(SessionState::kBuilding);
+  auto schedule = schedule::FromProto(reschedule.schedule());
+  if (!schedule.ok()) return Fail(schedule.status());
+  schedule_ = *schedule;
+  schedule_id_ = reschedule.schedule_id();
+  options_.directory->Withdraw();
+  OnEngine<absl::Status>(
+      [schedule = *std::move(schedule)](Placement& placement) {
+        return placement.ChangeSchedule(schedule);
+      },
+      [this, epoch = held_.epoch](const absl::Status& status) {
+        if (!IsCurrent(epoch) || state_ != SessionState::kBuilding) return;
+        if (!status.ok()) return Fail(status);
+        SendAssigned();
       });
 }
 

@@ -28,6 +28,7 @@ namespace stagecoach::worker {
 //                                                |      PREPARED
 //                                                |          |
 //                                            FINISHING <- READY (committed)
+//   READY -> BUILDING (another schedule, between two steps)
 //   any but IDLE -> FAILED (reported, waits for Abort)
 //   any but IDLE -> RELEASING -> IDLE
 enum class SessionState {
@@ -112,6 +113,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void OnAssign(const v1::Assign& assign, Epoch epoch);
   void OnBuilt(Epoch epoch, absl::StatusOr<std::shared_ptr<Placement>> built);
   void OnConnect();
+  void OnReschedule(const v1::Reschedule& reschedule);
   void OnStepBegin(const v1::StepBegin& begin);
   void OnStepDone(Epoch epoch, StepIndex step,
                   const absl::StatusOr<Placement::StepOutcome>& outcome);
@@ -133,6 +135,8 @@ class Session : public std::enable_shared_from_this<Session> {
   absl::StatusOr<PlacementOptions> OptionsOf(const v1::Assign& assign,
                                              Epoch epoch);
   absl::StatusOr<schedule::Schedule> ScheduleOf(const v1::Assign& assign);
+  // Receiving ends are open: tells the coordinator, and peers that ask.
+  void SendAssigned();
   // Runs `work` on the engine with the placement, then `done` here.
   template <typename Result>
   void OnEngine(std::function<Result(Placement&)> work,

@@ -53,7 +53,16 @@ class SessionTest : public ::testing::Test {
     options.parts.engine_factory = [this](const EngineOptions& engine)
         -> absl::StatusOr<std::unique_ptr<StageEngine>> {
       if (!build_status_.ok()) return build_status_;
-      return NewSyntheticEngine(synthetic_, &allocator_, engine);
+      SyntheticOptions synthetic = synthetic_;
+      if (!synthetic.before_action) {
+        synthetic.before_action = [this](const schedule::Action& action) {
+          if (synthetic_order_ != nullptr) {
+            *synthetic_order_ += schedule::ToString(action) + " ";
+          }
+          return absl::OkStatus();
+        };
+      }
+      return NewSyntheticEngine(synthetic, &allocator_, engine);
     };
     options.executor = &executor_;
     options.engine = &engine_;
@@ -153,6 +162,7 @@ class SessionTest : public ::testing::Test {
 
   job::JobSpec spec_;
   SyntheticOptions synthetic_;
+  std::string* synthetic_order_ = nullptr;  // actions are appended if set
   absl::Status build_status_;
   SimulatedClock clock_;
   memory::AccountingAllocator allocator_;
@@ -206,6 +216,38 @@ TEST_F(SessionTest, TheNextStepMayComeBeforeTheUpdateIsApplied) {
   RunEverything();
   EXPECT_TRUE(Next().has_applied());
   EXPECT_TRUE(Next().has_prepared());
+}
+
+TEST_F(SessionTest, TakesAnotherScheduleBetweenTwoSteps) {
+  GetReady();
+  StepBegin(0);
+  RunEverything();
+  ASSERT_TRUE(Next().has_prepared());
+  Commit(0);
+  RunEverything();
+  ASSERT_TRUE(Next().has_applied());
+  job::JobSpec other = spec_;
+  other.pipeline.schedule = "1f1b";
+  const job::JobPlan plan = job::PlanJob(other, nullptr).value();
+  Deliver([&](v1::CoordinatorMessage* message) {
+    message->mutable_reschedule()->set_job_id("j1");
+    message->mutable_reschedule()->set_schedule_id("s2");
+    schedule::ToProto(plan.schedule,
+                      message->mutable_reschedule()->mutable_schedule());
+  });
+  EXPECT_EQ(session_->state(), SessionState::kBuilding);
+  RunEverything();
+  EXPECT_TRUE(Next().has_assigned());
+  Connect();
+  RunEverything();
+  ASSERT_TRUE(Next().has_connected());
+  // Each microbatch's backward follows its forward now.
+  std::string actions;
+  synthetic_order_ = &actions;
+  StepBegin(1);
+  RunEverything();
+  ASSERT_TRUE(Next().has_prepared());
+  EXPECT_EQ(actions, "0F0 0B0 0F1 0B1 ");
 }
 
 TEST_F(SessionTest, PublishesItsDescriptorWhilePlaced) {

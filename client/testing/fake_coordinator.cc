@@ -243,6 +243,29 @@ grpc::Status FakeCoordinator::ListJobs(grpc::ServerContext*,
   return grpc::Status::OK;
 }
 
+grpc::Status FakeCoordinator::RescheduleJob(
+    grpc::ServerContext*, const v1::RescheduleJobRequest* request,
+    v1::RescheduleJobResponse* response) {
+  const grpc::Status status = Admit(request->version());
+  if (!status.ok()) return status;
+  v1::Job job;
+  {
+    MutexLock lock(&mu_);
+    const grpc::Status found = FindLocked(request->job_id(), &job);
+    if (!found.ok()) return found;
+  }
+  if (job.state() != v1::JOB_STATE_RUNNING) {
+    return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION,
+                        "only a running job takes another schedule");
+  }
+  job.set_schedule(request->schedule());
+  job.mutable_spec()->mutable_pipeline()->set_send_budget(
+      request->send_budget());
+  *response->mutable_job() = job;
+  Put(job);
+  return grpc::Status::OK;
+}
+
 grpc::Status FakeCoordinator::CancelJob(grpc::ServerContext*,
                                         const v1::CancelJobRequest* request,
                                         v1::CancelJobResponse* response) {

@@ -59,6 +59,9 @@ class FakeCoordinator final
   grpc::Status ListJobs(grpc::ServerContext* context,
                         const v1::ListJobsRequest* request,
                         v1::ListJobsResponse* response) override;
+  grpc::Status RescheduleJob(grpc::ServerContext* context,
+                             const v1::RescheduleJobRequest* request,
+                             v1::RescheduleJobResponse* response) override;
   grpc::Status CancelJob(grpc::ServerContext* context,
                          const v1::CancelJobRequest* request,
                          v1::CancelJobResponse* response) override;

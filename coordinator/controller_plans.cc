@@ -1,0 +1,164 @@
+// Plans that change after a job was placed: with what its workers measured, or
+// by a schedule that its user asks for.
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "coordinator/controller.h"
+#include "coordinator/publish.h"
+#include "job/profile_proto.h"
+#include "job/schedule_source.h"
+
+namespace stagecoach::coordinator {
+namespace {
+
+LogFields JobFields(const std::string& job_id) {
+  LogFields fields;
+  fields.job = job_id;
+  return fields;
+}
+
+// The spec of a running job under the schedule that was asked for: its stages
+// keep their layers.
+absl::StatusOr<job::JobSpec> SpecWith(const v1::RescheduleJobRequest& request,
+                                      const PlannedJob& planned) {
+  job::JobSpec spec = planned.spec;
+  job::PipelineSpec& pipeline = spec.pipeline;
+  pipeline.schedule = request.schedule();
+  pipeline.stages_per_worker = planned.plan.schedule.stages_per_worker;
+  if (request.send_budget() < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "send budget ", request.send_budget(), ": must be at least 1"));
+  }
+  pipeline.send_budget = request.send_budget() > 0
+                             ? request.send_budget()
+                             : planned.plan.schedule.send_budget;
+  pipeline.split.clear();
+  for (const job::StageLayers& stage : planned.plan.stages) {
+    pipeline.split.push_back(stage.end - stage.begin);
+  }
+  if (job::IsAutoSchedule(pipeline.schedule)) {
+    return absl::InvalidArgumentError(
+        "\"auto\" is for jobs that start; name a schedule");
+  }
+  if (job::IsScheduleFile(pipeline.schedule)) return spec;
+  SC_RETURN_IF_ERROR(job::CheckScheduleKind(pipeline.schedule));
+  SC_RETURN_IF_ERROR(
+      job::CheckStagesPerWorker(pipeline.schedule, pipeline.stages_per_worker));
+  return spec;
+}
+
+}  // namespace
+
+void Controller::PlanAgain(const std::string& job_id, Epoch epoch,
+                           const v1::ModelProfile& profile) {
+  const job::JobSpec& spec = runs_.at(job_id).run.planned().spec;
+  absl::StatusOr<job::ModelProfile> measured =
+      job::FromProto(profile, spec.model.layers);
+  planning_->Add(
+      [this, job_id, epoch, spec, profile, measured = std::move(measured)] {
+        absl::StatusOr<PlannedJob> planned =
+            measured.ok() ? PlanForWorkers(spec, &*measured, options_.planner)
+                          : absl::StatusOr<PlannedJob>(measured.status());
+        Post([this, job_id, epoch, profile,
+              planned = std::move(planned)]() mutable {
+          OnPlannedAgain(job_id, epoch, profile, std::move(planned));
+        });
+      });
+}
+
+void Controller::OnPlannedAgain(const std::string& job_id, Epoch epoch,
+                                const v1::ModelProfile& profile,
+                                absl::StatusOr<PlannedJob> planned) {
+  // It may have ended meanwhile.
+  auto it = runs_.find(job_id);
+  if (!stopped_.ok() || it == runs_.end() || it->second.run.epoch() != epoch ||
+      it->second.run.phase() != JobRun::Phase::kProfiling) {
+    return;
+  }
+  if (!planned.ok()) {
+    FailureReport report;
+    report.kind = FailureKind::kInvalid;
+    report.message = absl::StrCat("no plan for what was measured: ",
+                                  planned.status().message());
+    return ReportFailure(job_id, std::move(report));
+  }
+  JobReplanned event;
+  event.job_id = job_id;
+  event.schedule = ScheduleNameOf(*planned);
+  event.stages = StagePlansOf(planned->plan);
+  event.profile = profile;
+  LogInfo(absl::StrCat("planned with measured costs: schedule ", event.schedule,
+                       ", ", event.stages.size(), " stages"),
+          JobFields(job_id));
+  if (!Commit(std::move(event))) return;
+  Perform(job_id, it->second.run.Assign(
+                      std::make_shared<const PlannedJob>(*std::move(planned))));
+}
+
+void Controller::Reschedule(v1::RescheduleJobRequest request,
+                            Reply<v1::RescheduleJobResponse> reply) {
+  Post([this, request = std::move(request), reply = std::move(reply)] {
+    const absl::Status status = StartReschedule(request, reply);
+    if (!status.ok()) reply(status);
+  });
+}
+
+absl::Status Controller::StartReschedule(
+    const v1::RescheduleJobRequest& request,
+    const Reply<v1::RescheduleJobResponse>& reply) {
+  SC_RETURN_IF_ERROR(Admit(request.version()));
+  SC_ASSIGN_OR_RETURN(const JobRecord* job, Find(request.job_id()));
+  if (job->state != JobState::kRunning) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(job->id, " is ", JobStateName(job->state),
+                     "; only a running job takes another schedule"));
+  }
+  const JobRun& run = runs_.at(job->id).run;
+  SC_ASSIGN_OR_RETURN(const job::JobSpec spec,
+                      SpecWith(request, run.planned()));
+  planning_->Add([this, job_id = job->id, epoch = run.epoch(), spec, reply] {
+    absl::StatusOr<PlannedJob> planned =
+        PlanForWorkers(spec, /*profile=*/nullptr, options_.planner);
+    Post([this, job_id, epoch, reply, planned = std::move(planned)]() mutable {
+      reply(TakeSchedule(job_id, epoch, std::move(planned)));
+    });
+  });
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::RescheduleJobResponse> Controller::TakeSchedule(
+    const std::string& job_id, Epoch epoch,
+    absl::StatusOr<PlannedJob> planned) {
+  SC_RETURN_IF_ERROR(stopped_);
+  SC_RETURN_IF_ERROR(planned.status());
+  const JobRecord* job = state_.FindJob(job_id);
+  auto it = runs_.find(job_id);
+  if (it == runs_.end() || it->second.run.epoch() != epoch ||
+      job->state != JobState::kRunning) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(job_id, " is ", JobStateName(job->state), " by now"));
+  }
+  JobRun& run = it->second.run;
+  if (planned->plan.schedule.placement !=
+      run.planned().plan.schedule.placement) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "schedule ", planned->plan.schedule.kind,
+        " has its stages on other workers than ",
+        run.planned().plan.schedule.kind,
+        "; between steps only the order can change, not the placement"));
+  }
+  LogInfo(absl::StrCat("takes schedule ", planned->plan.schedule.kind,
+                       " at the next step"),
+          JobFields(job_id));
+  run.Reschedule(std::make_shared<const PlannedJob>(*std::move(planned)));
+  v1::RescheduleJobResponse response;
+  JobView view;
+  view.spec = true;
+  ToProto(*job, view, Now(), response.mutable_job());
+  return response;
+}
+
+}  // namespace stagecoach::coordinator
