@@ -70,11 +70,17 @@ std::string RenderProgressBar(const ProgressState& state, int columns) {
 }
 
 std::string RenderStepLine(const v1::StepResult& step, int64_t steps_total) {
+  const std::string evaluation =
+      step.has_evaluation_loss()
+          ? absl::StrFormat("  evaluation before it %.4f",
+                            step.evaluation_loss())
+          : "";
   return absl::StrFormat(
-      "%s  loss %.4f  gradient norm %.3f  rate %.2e  %s tokens/s  %s%s",
+      "%s  loss %.4f  gradient norm %.3f  rate %.2e  %s tokens/s  %s%s%s",
       StepCount(step.step() + 1, steps_total), step.loss(), step.grad_norm(),
       step.learning_rate(), FormatShort(step.tokens_per_second()),
-      FormatSeconds(step.seconds()), step.skipped() ? "  skipped" : "");
+      FormatSeconds(step.seconds()), step.skipped() ? "  skipped" : "",
+      evaluation);
 }
 
 ProgressPrinter::ProgressPrinter(std::ostream* out, const Clock* clock,
@@ -119,7 +125,7 @@ void ProgressPrinter::TakeStep(const v1::StepResult& step) {
   if (options_.terminal) return;
   const bool last = state_.steps_done == state_.steps_total;
   has_held_back_ = false;
-  if (first || last || IsTimeFor(kLineInterval)) {
+  if (first || last || step.has_evaluation_loss() || IsTimeFor(kLineInterval)) {
     PrintStepLine(step);
   } else {
     held_back_ = step;

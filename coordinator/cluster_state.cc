@@ -309,6 +309,7 @@ struct ClusterState::Applier {
     SC_RETURN_IF_ERROR(Move(event.job_id, JobState::kSucceeded, &job));
     job->parameters = event.parameters;
     job->parameters_sha256 = event.parameters_sha256;
+    job->evaluation_loss = event.evaluation_loss;
     return absl::OkStatus();
   }
 };

@@ -65,6 +65,7 @@ struct JobRecord {
   std::vector<std::string> victims;
   std::vector<v1::ParameterDigest> parameters;
   std::string parameters_sha256;
+  std::optional<double> evaluation_loss;  // after the last step
   absl::Time placed = absl::InfinitePast();
   absl::Time finished = absl::InfinitePast();
   int64_t revision = 0;  // grows with every change

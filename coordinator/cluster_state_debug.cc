@@ -11,6 +11,10 @@ namespace {
 // Bit for bit, unlike %g.
 std::string Exact(double value) { return absl::StrFormat("%a", value); }
 
+std::string Exact(const std::optional<double>& value) {
+  return value.has_value() ? Exact(*value) : "none";
+}
+
 std::string Dump(const WorkerRecord& worker) {
   return absl::StrCat("worker ", worker.name, " ", worker.incarnation.value(),
                       " ", worker.host, " ", worker.process_id, " ",
@@ -28,11 +32,11 @@ std::string Dump(const JobWorkerRecord& worker) {
 }
 
 std::string Dump(const StepRecord& step) {
-  return absl::StrCat("  step ", step.step, " ", Exact(step.loss), " ",
-                      Exact(step.grad_norm), " ", Exact(step.learning_rate),
-                      " ", Exact(step.seconds), " ",
-                      Exact(step.compute_seconds), " ",
-                      Exact(step.tokens_per_second), " ", step.skipped, "\n");
+  return absl::StrCat(
+      "  step ", step.step, " ", Exact(step.loss), " ", Exact(step.grad_norm),
+      " ", Exact(step.learning_rate), " ", Exact(step.seconds), " ",
+      Exact(step.compute_seconds), " ", Exact(step.tokens_per_second), " ",
+      step.skipped, " ", Exact(step.evaluation_loss), "\n");
 }
 
 std::string Dump(const FailureCause& cause) {
@@ -50,6 +54,7 @@ std::string Dump(const JobRecord& job) {
       " placed=", absl::FormatTime(job.placed),
       " finished=", absl::FormatTime(job.finished), " ", job.parameters_sha256,
       " profile=", job.profile ? job.profile->ShortDebugString() : "none",
+      " evaluation=", Exact(job.evaluation_loss),
       " requested=", job.requested_schedule, "/", job.requested_send_budget,
       " victims=", absl::StrJoin(job.victims, ","), " ", job.reason, "\n  ",
       job.spec.ShortDebugString(), "\n");

@@ -104,9 +104,10 @@ TEST_F(ClusterStateTest, AJobGoesFromSubmissionToSuccess) {
   EXPECT_TRUE(state_.FindWorker("w1")->idle());
   EXPECT_EQ(job->workers[1].memory->worker(), "w1");
   EXPECT_FALSE(job->workers[0].memory.has_value());
-  MustApply(JobSucceeded{"job-1", {}, "abc"});
+  MustApply(JobSucceeded{"job-1", {}, "abc", 1.5});
   EXPECT_EQ(job->state, JobState::kSucceeded);
   EXPECT_EQ(job->parameters_sha256, "abc");
+  EXPECT_EQ(job->evaluation_loss, 1.5);
   EXPECT_EQ(job->finished - job->placed, absl::Seconds(6));
 }
 
@@ -220,7 +221,7 @@ TEST_F(ClusterStateTest, AFailureKeepsItsCauseAndReason) {
   failing.victims = {"w0"};
   failing.reason = "because";
   MustApply(failing);
-  MustRefuse(JobSucceeded{"job-1", {}, ""});
+  MustRefuse(JobSucceeded{"job-1", {}, "", {}});
   MustApply(JobFailed{"job-1"});
   const JobRecord* job = state_.FindJob("job-1");
   EXPECT_EQ(job->state, JobState::kFailed);
@@ -305,7 +306,17 @@ EventBody RandomEvents::WorkerBody() {
 
 EventBody RandomEvents::Body(const ClusterState& state) {
   const std::string job = Job();
-  switch (random_() % 16) {
+  switch (random_() % 18) {
+    case 16: {
+      JobReplanned event;
+      event.job_id = job;
+      event.schedule = Text();
+      event.stages.resize(2);
+      event.profile.set_copy_seconds(static_cast<double>(random_()));
+      return event;
+    }
+    case 17:
+      return JobRescheduled{job, Text(), Text(), 2, Text(), {3, 4}};
     case 0:
     case 1:
       return WorkerBody();
@@ -351,7 +362,7 @@ EventBody RandomEvents::Body(const ClusterState& state) {
       return random_() % 2 == 0 ? EventBody(JobFailed{job})
                                 : EventBody(JobCancelRequested{job, Text()});
     default:
-      return random_() % 3 == 0 ? EventBody(JobSucceeded{job, {}, Text()})
+      return random_() % 3 == 0 ? EventBody(JobSucceeded{job, {}, Text(), {}})
                                 : EventBody(JobCancelled{job, Text()});
   }
 }

@@ -120,6 +120,7 @@ struct StepRecord {
   double compute_seconds = 0;
   double tokens_per_second = 0;
   bool skipped = false;
+  std::optional<double> evaluation_loss;  // before the step
 };
 // COMMIT (or SKIP) was decided.
 struct StepCommitted {
@@ -150,6 +151,7 @@ struct JobSucceeded {
   std::string job_id;
   std::vector<v1::ParameterDigest> parameters;  // by name
   std::string parameters_sha256;
+  std::optional<double> evaluation_loss;  // after the last step
 };
 
 using EventBody =

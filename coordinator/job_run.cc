@@ -47,7 +47,8 @@ JobRun::JobRun(std::string job_id, Epoch epoch, v1::JobSpec spec,
       members_(std::move(members)),
       receive_pool_bytes_(members_.size()),
       prepared_(members_.size()),
-      applied_(members_.size()) {
+      applied_(members_.size()),
+      finished_(members_.size()) {
   for (size_t i = 0; i < members_.size(); ++i) {
     holding_.insert(static_cast<int>(i));
   }
@@ -68,6 +69,9 @@ v1::CoordinatorMessage JobRun::AssignFor(int worker) const {
   }
   assign->set_schedule_id(planned_->schedule_id);
   *assign->mutable_schedule() = planned_->schedule;
+  if (planned_->plan.evaluation.workers > 0) {
+    *assign->mutable_evaluation() = planned_->evaluation;
+  }
   for (const Member& member : members_) {
     v1::JobPeer* peer = assign->add_peers();
     peer->set_worker(member.name);
@@ -226,6 +230,7 @@ void JobRun::LetGo(int worker, const v1::WorkerMemory* memory, Output* output) {
 absl::Status JobRun::OnFinished(int worker, const v1::Finished& finished,
                                 Output* output) {
   SC_RETURN_IF_ERROR(Answer(worker, Phase::kFinishing, "Finished"));
+  finished_[static_cast<size_t>(worker)] = finished;
   for (const v1::ParameterDigest& parameter : finished.parameters()) {
     parameters_.emplace_back(parameter, worker);
   }
@@ -249,6 +254,8 @@ absl::Status JobRun::Advance(absl::Time now, Output* output) {
     Enter(Phase::kFinishing);
     v1::CoordinatorMessage finish;
     finish.mutable_finish()->set_job_id(job_id_);
+    finish.mutable_finish()->set_evaluate(
+        EvaluationIsDue(planned_->spec, step_));
     Broadcast(finish, output);
     return absl::OkStatus();
   }
@@ -316,6 +323,9 @@ void JobRun::ChangePlan(Output* output) {
   reschedule->set_job_id(job_id_);
   reschedule->set_schedule_id(planned_->schedule_id);
   *reschedule->mutable_schedule() = planned_->schedule;
+  if (planned_->plan.evaluation.workers > 0) {
+    *reschedule->mutable_evaluation() = planned_->evaluation;
+  }
   Broadcast(message, output);
 }
 
@@ -332,14 +342,15 @@ void JobRun::BeginStep(int64_t step, absl::Time now, Output* output) {
   begin->set_step(step);
   begin->set_schedule_id(planned_->schedule_id);
   begin->set_target_tokens(planned_->plan.target_tokens_per_step);
+  begin->set_evaluate(EvaluationIsDue(planned_->spec, step));
   Broadcast(message, output);
 }
 
 absl::Status JobRun::CommitStep(absl::Time now, Output* output) {
   const int64_t tokens = planned_->plan.target_tokens_per_step;
-  SC_ASSIGN_OR_RETURN(const StepOutcome outcome,
-                      DecideStep(planned_->spec.training, step_, tokens,
-                                 prepared_, &output->culprit));
+  SC_ASSIGN_OR_RETURN(
+      const StepOutcome outcome,
+      DecideStep(planned_->spec, step_, tokens, prepared_, &output->culprit));
   StepCommitted event;
   event.job_id = job_id_;
   event.busy_nanoseconds = outcome.busy_nanoseconds;
@@ -348,7 +359,10 @@ absl::Status JobRun::CommitStep(absl::Time now, Output* output) {
   result.loss = outcome.loss;
   result.grad_norm = outcome.grad_norm;
   result.learning_rate = outcome.learning_rate;
-  result.seconds = absl::ToDoubleSeconds(now - step_start_);
+  // Of the step alone.
+  result.seconds = std::max(0.0, absl::ToDoubleSeconds(now - step_start_) -
+                                     outcome.evaluation_seconds);
+  result.evaluation_loss = outcome.evaluation_loss;
   result.compute_seconds = outcome.compute_seconds;
   result.tokens_per_second =
       result.seconds > 0 ? static_cast<double>(tokens) / result.seconds : 0;
@@ -385,6 +399,15 @@ absl::Status JobRun::Succeed(Output* output) {
     event.parameters.push_back(parameter);
   }
   event.parameters_sha256 = HashOfParameters(event.parameters);
+  if (EvaluationIsDue(planned_->spec, step_)) {
+    std::vector<const MicrobatchLosses*> losses;
+    for (const v1::Finished& finished : finished_) {
+      losses.push_back(&finished.evaluation_losses());
+    }
+    SC_ASSIGN_OR_RETURN(
+        event.evaluation_loss,
+        EvaluationLoss(planned_->spec, losses, &output->culprit));
+  }
   output->events.push_back(std::move(event));
   return absl::OkStatus();
 }

@@ -143,6 +143,8 @@ class JobRun {
   absl::Time step_start_;
   std::vector<v1::Prepared> prepared_;  // of this step, by worker
   std::vector<int64_t> applied_;        // steps that each worker has applied
+  // After the last step, by worker.
+  std::vector<v1::Finished> finished_;
   // Of each parameter, and which worker reported it.
   std::vector<std::pair<v1::ParameterDigest, int>> parameters_;
 };

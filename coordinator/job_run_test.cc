@@ -229,6 +229,47 @@ TEST_F(JobRunTest, AScheduleThatComesInTheLastStepIsNotTaken) {
   EXPECT_EQ(Kinds(Say(1, Applied(1))), "0:finish 1:finish");
 }
 
+TEST_F(JobRunTest, EvaluationsComeBeforeStepsAndAfterTheLast) {
+  job::JobSpec spec = TinyJob(2);
+  spec.evaluation.path = "/held-out.txt";
+  spec.evaluation.every_steps = 2;
+  spec.evaluation.microbatches = 1;
+  auto planned = PlanForWorkers(spec, nullptr, job::PlanJob);
+  ASSERT_TRUE(planned.ok()) << planned.status();
+  const std::vector<JobRun::Member> members = run_->members();
+  run_ = std::make_unique<JobRun>(
+      "job-1", Epoch(1), TinySpec(2),
+      std::make_shared<const PlannedJob>(*std::move(planned)), members);
+  const JobRun::Output started = run_->Start();
+  EXPECT_EQ(started.messages[0].second.assign().evaluation().kind(),
+            "forward-only");
+  Say(0, Assigned());
+  Say(1, Assigned());
+  Say(0, Connected({}));
+  JobRun::Output output = Say(1, Connected({}));
+  EXPECT_TRUE(output.messages[0].second.step_begin().evaluate());
+  v1::WorkerMessage evaluated = Prepared(0, true);
+  evaluated.mutable_prepared()->add_evaluation_losses()->set_loss_sum(24);
+  Say(0, Prepared(0, false));
+  output = Say(1, evaluated);
+  ASSERT_TRUE(output.status.ok()) << output.status;
+  // 2 samples of 4 tokens.
+  EXPECT_EQ(std::get<StepCommitted>(output.events[0]).result.evaluation_loss,
+            3.0);
+  EXPECT_FALSE(output.messages.back().second.step_begin().evaluate());
+  Say(0, Applied(0));
+  Say(1, Applied(0));
+  Step(1);
+  output = Say(1, Applied(1));
+  EXPECT_TRUE(output.messages[0].second.finish().evaluate());
+  Say(0, Finished({"a"}));
+  v1::WorkerMessage last = Finished({"b"});
+  last.mutable_finished()->add_evaluation_losses()->set_loss_sum(16);
+  output = Say(1, last);
+  ASSERT_TRUE(output.status.ok()) << output.status;
+  EXPECT_EQ(std::get<JobSucceeded>(output.events.back()).evaluation_loss, 2.0);
+}
+
 TEST_F(JobRunTest, AssignTellsEachWorkerItsPart) {
   const JobRun::Output output = run_->Start();
   EXPECT_EQ(Kinds(output), "0:assign 1:assign");

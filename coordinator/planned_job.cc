@@ -47,14 +47,17 @@ absl::StatusOr<PlannedJob> PlanForWorkers(const job::JobSpec& spec,
   planned.spec = spec;
   SC_ASSIGN_OR_RETURN(planned.plan, planner(spec, profile));
   schedule::ToProto(planned.plan.schedule, &planned.schedule);
+  if (planned.plan.evaluation.workers > 0) {
+    schedule::ToProto(planned.plan.evaluation, &planned.evaluation);
+  }
   const std::string bytes = planned.schedule.SerializeAsString();
-  if (bytes.size() > kMaxScheduleBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the schedule takes ",
-                     FormatByteSize(static_cast<int64_t>(bytes.size())),
-                     ", more than the ", FormatByteSize(kMaxScheduleBytes),
-                     " that a message to a worker has room for; use fewer "
-                     "training.microbatches"));
+  const size_t total = bytes.size() + planned.evaluation.ByteSizeLong();
+  if (total > kMaxScheduleBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the schedule takes ", FormatByteSize(static_cast<int64_t>(total)),
+        ", more than the ", FormatByteSize(kMaxScheduleBytes),
+        " that a message to a worker has room for; use fewer "
+        "training.microbatches"));
   }
   Sha256 hash;
   hash.Update(bytes);

@@ -18,6 +18,7 @@ struct PlannedJob {
   job::JobSpec spec;
   job::JobPlan plan;
   v1::Schedule schedule;
+  v1::Schedule evaluation;  // empty without one
   std::string schedule_id;  // hash of its contents
 };
 

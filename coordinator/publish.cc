@@ -25,6 +25,9 @@ void ToProto(const StepRecord& step, v1::StepResult* proto) {
   proto->set_compute_seconds(step.compute_seconds);
   proto->set_tokens_per_second(step.tokens_per_second);
   proto->set_skipped(step.skipped);
+  if (step.evaluation_loss.has_value()) {
+    proto->set_evaluation_loss(*step.evaluation_loss);
+  }
 }
 
 double ComputeSeconds(const JobRecord& job) {
@@ -170,6 +173,9 @@ void ToProto(const JobRecord& job, const JobView& view, absl::Time now,
   proto->set_release(job.spec.pipeline().release());
   proto->set_total_seconds(TotalSeconds(job, now));
   proto->set_parameters_sha256(job.parameters_sha256);
+  if (job.evaluation_loss.has_value()) {
+    proto->set_evaluation_loss(*job.evaluation_loss);
+  }
   proto->set_epoch(job.epoch.value());
   proto->set_revision(job.revision);
   if (view.spec) *proto->mutable_spec() = job.spec;

@@ -15,11 +15,13 @@ namespace {
 
 using Reports = std::vector<v1::Prepared>;
 
-absl::StatusOr<double> SumLosses(const Reports& reports, int64_t microbatches,
-                                 int* culprit) {
+// Of the losses that each worker reported.
+absl::StatusOr<double> SumLosses(
+    const std::vector<const MicrobatchLosses*>& reports, int64_t microbatches,
+    int* culprit) {
   std::map<int64_t, double> losses;
   for (size_t worker = 0; worker < reports.size(); ++worker) {
-    for (const v1::MicrobatchLoss& loss : reports[worker].losses()) {
+    for (const v1::MicrobatchLoss& loss : *reports[worker]) {
       *culprit = static_cast<int>(worker);
       if (loss.microbatch() < 0 || loss.microbatch() >= microbatches ||
           !losses.emplace(loss.microbatch(), loss.loss_sum()).second) {
@@ -69,14 +71,45 @@ double ComputeSeconds(const Reports& reports) {
 
 }  // namespace
 
-absl::StatusOr<StepOutcome> DecideStep(const job::TrainingSpec& training,
-                                       int64_t step, int64_t target_tokens,
+bool EvaluationIsDue(const job::JobSpec& spec, int64_t step) {
+  if (spec.evaluation.path.empty()) return false;
+  return step % spec.evaluation.every_steps == 0 || step == spec.training.steps;
+}
+
+absl::StatusOr<double> EvaluationLoss(
+    const job::JobSpec& spec,
+    const std::vector<const MicrobatchLosses*>& losses, int* culprit) {
+  *culprit = static_cast<int>(losses.size()) - 1;
+  const int64_t microbatches = spec.evaluation.microbatches;
+  SC_ASSIGN_OR_RETURN(const double sum,
+                      SumLosses(losses, microbatches, culprit));
+  const int64_t tokens =
+      microbatches * spec.training.microbatch_size * spec.data.sequence_length;
+  return sum / static_cast<double>(tokens);
+}
+
+absl::StatusOr<StepOutcome> DecideStep(const job::JobSpec& spec, int64_t step,
+                                       int64_t target_tokens,
                                        const Reports& reports, int* culprit) {
+  const job::TrainingSpec& training = spec.training;
+  StepOutcome outcome;
+  std::vector<const MicrobatchLosses*> losses;
+  std::vector<const MicrobatchLosses*> evaluation_losses;
+  for (const v1::Prepared& report : reports) {
+    losses.push_back(&report.losses());
+    evaluation_losses.push_back(&report.evaluation_losses());
+    outcome.evaluation_seconds =
+        std::max(outcome.evaluation_seconds,
+                 static_cast<double>(report.evaluation_nanoseconds()) * 1e-9);
+  }
+  if (EvaluationIsDue(spec, step)) {
+    SC_ASSIGN_OR_RETURN(outcome.evaluation_loss,
+                        EvaluationLoss(spec, evaluation_losses, culprit));
+  }
   // The last stage's worker, unless it turns out otherwise.
   *culprit = static_cast<int>(reports.size()) - 1;
-  StepOutcome outcome;
   SC_ASSIGN_OR_RETURN(const double loss_sum,
-                      SumLosses(reports, training.microbatches, culprit));
+                      SumLosses(losses, training.microbatches, culprit));
   outcome.loss = loss_sum / static_cast<double>(target_tokens);
   SC_ASSIGN_OR_RETURN(outcome.grad_norm, GlobalNorm(reports, culprit));
   outcome.skip = !std::isfinite(outcome.grad_norm);

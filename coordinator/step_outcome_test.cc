@@ -12,11 +12,11 @@
 namespace stagecoach::coordinator {
 namespace {
 
-job::TrainingSpec Training(int64_t microbatches) {
-  job::TrainingSpec training;
-  training.microbatches = microbatches;
-  training.steps = 10;
-  return training;
+job::JobSpec Training(int64_t microbatches) {
+  job::JobSpec spec;
+  spec.training.microbatches = microbatches;
+  spec.training.steps = 10;
+  return spec;
 }
 
 v1::Prepared Report() {
@@ -74,18 +74,56 @@ TEST(StepOutcomeTest, SumsDoNotDependOnWhoReports) {
 }
 
 TEST(StepOutcomeTest, RateAndClippingAreTheJobs) {
-  job::TrainingSpec training = Training(1);
-  training.gradient_clip = 1.0;
+  job::JobSpec spec = Training(1);
+  spec.training.gradient_clip = 1.0;
   std::vector<v1::Prepared> reports = {Report()};
   AddLoss(reports[0], 0, 1);
   AddNorm(reports[0], 0, 16);
   for (int64_t step : {0, 1, 5, 9}) {
     int culprit = -1;
-    const auto outcome = DecideStep(training, step, 1, reports, &culprit);
+    const auto outcome = DecideStep(spec, step, 1, reports, &culprit);
     ASSERT_TRUE(outcome.ok());
-    EXPECT_EQ(outcome->learning_rate, job::LearningRateAt(training, step));
+    EXPECT_EQ(outcome->learning_rate, job::LearningRateAt(spec.training, step));
     EXPECT_EQ(outcome->clip_factor, 1.0 / (4.0 + 1e-6));
   }
+}
+
+TEST(StepOutcomeTest, AnEvaluationIsDueEveryNStepsAndAtTheEnd) {
+  job::JobSpec spec = Training(1);
+  EXPECT_FALSE(EvaluationIsDue(spec, 0)) << "off";
+  spec.evaluation.path = "/held-out.txt";
+  spec.evaluation.every_steps = 4;
+  std::vector<int64_t> due;
+  for (int64_t step = 0; step <= 10; ++step) {
+    if (EvaluationIsDue(spec, step)) due.push_back(step);
+  }
+  EXPECT_EQ(due, (std::vector<int64_t>{0, 4, 8, 10}));
+}
+
+TEST(StepOutcomeTest, EvaluationLossIsTheMeanOverItsOwnTokens) {
+  job::JobSpec spec = Training(1);
+  spec.data.sequence_length = 3;
+  spec.training.microbatch_size = 2;
+  spec.evaluation.path = "/held-out.txt";
+  spec.evaluation.microbatches = 2;
+  std::vector<v1::Prepared> reports = {Report(), Report()};
+  AddLoss(reports[1], 0, 1);
+  reports[0].set_evaluation_nanoseconds(2'000'000'000);
+  for (int i : {1, 0}) {
+    reports[1].add_evaluation_losses()->set_microbatch(i);
+    reports[1].mutable_evaluation_losses()->rbegin()->set_loss_sum(6 * (i + 1));
+  }
+  int culprit = -1;
+  const auto outcome = DecideStep(spec, 0, 1, reports, &culprit);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->evaluation_loss, 18.0 / 12);
+  EXPECT_EQ(outcome->evaluation_seconds, 2);
+  EXPECT_FALSE(
+      DecideStep(spec, 1, 1, reports, &culprit)->evaluation_loss.has_value());
+  reports[1].mutable_evaluation_losses()->RemoveLast();
+  EXPECT_EQ(DecideStep(spec, 0, 1, reports, &culprit).status().code(),
+            absl::StatusCode::kInternal);
+  EXPECT_EQ(culprit, 1);
 }
 
 TEST(StepOutcomeTest, SkipsWhatIsNotFinite) {

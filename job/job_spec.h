@@ -85,6 +85,13 @@ struct CheckpointSpec {
   int64_t every_steps = 25;
 };
 
+// Forwards alone on other data, between training steps.
+struct EvaluationSpec {
+  std::string path;  // empty: off; a file of the same kind as data.path
+  int64_t every_steps = 10;
+  int64_t microbatches = 8;
+};
+
 struct JobSpec {
   std::string name;
   int64_t seed = 7;
@@ -95,6 +102,7 @@ struct JobSpec {
   MemorySpec memory;
   RecoverySpec recovery;
   CheckpointSpec checkpoint;
+  EvaluationSpec evaluation;
 
   int64_t stages() const {
     return pipeline.workers * pipeline.stages_per_worker;

@@ -160,6 +160,12 @@ std::vector<Key> OtherKeys() {
                     Meaning::kPath}),
       {"checkpoint.every_steps", SC_FIELD(checkpoint.every_steps),
        From(1, kMaxSteps)},
+      Unset("off",
+            {"evaluation.path", SC_FIELD(evaluation.path), {}, Meaning::kPath}),
+      {"evaluation.every_steps", SC_FIELD(evaluation.every_steps),
+       From(1, kMaxSteps)},
+      {"evaluation.microbatches", SC_FIELD(evaluation.microbatches),
+       From(1, kMaxMicrobatches)},
   };
 }
 

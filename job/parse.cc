@@ -53,7 +53,7 @@ std::string KeySuggestion(absl::string_view unknown) {
     all.emplace_back(key.name);
   }
   for (const char* table : {"model", "data", "training", "pipeline", "memory",
-                            "recovery", "checkpoint"}) {
+                            "recovery", "checkpoint", "evaluation"}) {
     all.emplace_back(table);
   }
   const std::string near = DidYouMean(unknown, all);

@@ -73,6 +73,10 @@ neighbour_copy = true
 [checkpoint]
 directory = "/checkpoints"
 every_steps = 7
+[evaluation]
+path = "held_out.txt"
+every_steps = 3
+microbatches = 5
 )";
 
 ParsedSpec MustParse(absl::string_view text,

@@ -7,6 +7,7 @@
 #include "job/model_shape.h"
 #include "job/schedule_source.h"
 #include "schedule/auto.h"
+#include "schedule/evaluation.h"
 #include "schedule/lowering.h"
 #include "schedule/partition.h"
 
@@ -150,6 +151,12 @@ absl::StatusOr<JobPlan> PlanJob(const JobSpec& spec,
   verify.tied_embeddings = spec.model.tie_embeddings;
   plan.verdict = schedule::Verify(plan.schedule, verify);
   SC_RETURN_IF_ERROR(plan.verdict.ToStatus());
+  if (!spec.evaluation.path.empty()) {
+    SC_ASSIGN_OR_RETURN(
+        plan.evaluation,
+        schedule::EvaluationSchedule(
+            plan.schedule, static_cast<int>(spec.evaluation.microbatches)));
+  }
   SC_RETURN_IF_ERROR(SplitAndSimulate(spec, profile, &plan));
   plan.boundary = BoundaryOf(spec);
   plan.target_tokens_per_step = spec.training.microbatches *

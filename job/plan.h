@@ -23,6 +23,8 @@ struct JobPlan {
   std::vector<StageLayers> stages;
   schedule::Schedule schedule;  // lowered and verified
   schedule::Verdict verdict;
+  // Forwards of an evaluation on the same edges; no workers without one.
+  schedule::Schedule evaluation;
   // Whether a profile was at hand. Without one a schedule or split that is
   // "auto" stands for what a profile will choose: 1f1b, and as even as
   // possible.

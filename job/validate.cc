@@ -298,16 +298,21 @@ class Validator {
                      "; lower it, data.sequence_length or ", width_key));
   }
 
-  // The file is opened, not only looked at: permissions are more than mode
-  // bits.
   void CheckDataFile() {
-    if (!Sound({"data.kind", "data.path", "data.sequence_length"})) return;
-    const std::string& path = spec_.data.path;
+    if (!Sound({"data.kind", "data.sequence_length"})) return;
+    if (Sound({"data.path"})) CheckFile("data.path", spec_.data.path);
+    if (Sound({"evaluation.path"}) && !spec_.evaluation.path.empty()) {
+      CheckFile("evaluation.path", spec_.evaluation.path);
+    }
+  }
+
+  // It is opened, not only looked at: permissions are more than mode bits.
+  void CheckFile(const char* key, const std::string& path) {
     // Without O_NONBLOCK a pipe without a writer would wait for one.
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
       const int error = errno;
-      Add("data.path",
+      Add(key,
           error == ENOENT
               ? absl::StrCat("there is no file \"", path,
                              "\"; a relative path starts at the spec's folder")
@@ -319,24 +324,23 @@ class Validator {
     const int result = fstat(fd, &info);
     close(fd);
     if (result != 0 || !S_ISREG(info.st_mode)) {
-      Add("data.path",
+      Add(key,
           absl::StrCat("\"", path, "\" is ",
                        S_ISDIR(info.st_mode) ? "a folder" : "not a plain file",
                        "; give the path of a text file"));
       return;
     }
-    CheckDataSize(info.st_size);
+    CheckFileSize(key, path, info.st_size);
   }
 
-  void CheckDataSize(int64_t size) {
+  void CheckFileSize(const char* key, const std::string& path, int64_t size) {
     const int64_t sample = spec_.data.sequence_length + 1;
     if (size >= sample) return;
-    const std::string& path = spec_.data.path;
     if (size == 0) {
-      Add("data.path", absl::StrCat("\"", path, "\" is empty"));
+      Add(key, absl::StrCat("\"", path, "\" is empty"));
       return;
     }
-    Add("data.path",
+    Add(key,
         absl::StrCat(
             "\"", path, "\" has ", size, size == 1 ? " byte" : " bytes",
             "; one sample is data.sequence_length + 1 = ", sample,

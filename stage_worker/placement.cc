@@ -20,6 +20,18 @@ memory::ReleaseRule RuleOf(job::ReleasePolicy policy) {
   return memory::ReleaseRule::kAcknowledged;
 }
 
+// A step's transfers have 0.
+constexpr int32_t kEvaluationReplica = 1;
+
+// What the evaluation's data source goes by: the first samples of its file.
+job::JobSpec EvaluationSpec(const job::JobSpec& spec) {
+  job::JobSpec evaluation = spec;
+  evaluation.data.path = spec.evaluation.path;
+  evaluation.data.order = job::SampleOrder::kSequential;
+  evaluation.training.microbatches = spec.evaluation.microbatches;
+  return evaluation;
+}
+
 memory::Ledger::Options LedgerOptions(const PlacementParts& parts,
                                       const PlacementOptions& options) {
   memory::Ledger::Options ledger;
@@ -36,6 +48,7 @@ Placement::Placement(const PlacementParts& parts,
     : parts_(parts),
       options_(options),
       schedule_(options.schedule),
+      evaluation_(options.evaluation),
       ledger_(LedgerOptions(parts, options)) {}
 
 absl::StatusOr<std::unique_ptr<Placement>> Placement::Create(
@@ -53,6 +66,7 @@ void Placement::Stop() {
   // output any more, and what peers have received is in their own memory.
   if (auto link = this->link(); link != nullptr) link->Stop();
   if (executor_ != nullptr) executor_->Clear();
+  if (evaluator_ != nullptr) evaluator_->Clear();
   if (engine_ != nullptr) engine_->Drop();
   ledger_.DiscardAll();
 }
@@ -61,6 +75,10 @@ absl::Status Placement::Build() {
   // Peaks of this job, not of what this process did before.
   parts_.allocator->ResetPeaks();
   SC_ASSIGN_OR_RETURN(data_, parts_.data_factory(options_.spec));
+  if (evaluation_.workers > 0) {
+    SC_ASSIGN_OR_RETURN(evaluation_data_,
+                        parts_.data_factory(EvaluationSpec(options_.spec)));
+  }
   EngineOptions engine;
   engine.spec = options_.spec;
   engine.stages = options_.stages;
@@ -82,18 +100,26 @@ absl::Status Placement::OpenLink() {
   executor.abort = &abort_;
   executor.position = &position_;
   executor_ = std::make_unique<StepExecutor>(executor);
+  if (evaluation_data_ != nullptr) {
+    executor.schedule = &evaluation_;
+    executor.replica = kEvaluationReplica;
+    evaluator_ = std::make_unique<StepExecutor>(executor);
+  }
   SetLink(std::move(link));
   // It may have come while there was none to tell.
   if (abort_.IsSet()) this->link()->Abort();
   return absl::OkStatus();
 }
 
-absl::Status Placement::ChangeSchedule(schedule::Schedule schedule) {
+absl::Status Placement::ChangeSchedule(schedule::Schedule schedule,
+                                       schedule::Schedule evaluation) {
   executor_.reset();
+  evaluator_.reset();
   // Peers see an end, not a loss.
   if (auto link = this->link(); link != nullptr) link->Stop();
   SetLink(nullptr);
   schedule_ = std::move(schedule);
+  evaluation_ = std::move(evaluation);
   return OpenLink();
 }
 
@@ -144,6 +170,20 @@ absl::StatusOr<Placement::StepOutcome> Placement::RunStep(
   SC_ASSIGN_OR_RETURN(outcome.gradients, engine_->FinishGradients());
   position_.Clear();
   return outcome;
+}
+
+absl::StatusOr<Placement::Evaluation> Placement::Evaluate(StepIndex step) {
+  if (evaluator_ == nullptr) {
+    return absl::InternalError("an evaluation that the job's spec has not");
+  }
+  const absl::Time start = parts_.clock->Now();
+  Evaluation evaluation;
+  SC_ASSIGN_OR_RETURN(evaluation.losses,
+                      evaluator_->RunEvaluation(step, evaluation_data_.get()));
+  evaluation.nanoseconds =
+      absl::ToInt64Nanoseconds(parts_.clock->Now() - start);
+  position_.Clear();
+  return evaluation;
 }
 
 absl::Status Placement::Apply(const UpdateOptions& update, bool skip) {

@@ -51,6 +51,7 @@ struct PlacementOptions {
   std::vector<std::string> worker_names;  // by index
   std::vector<StageAssignment> stages;    // of this worker, ascending
   schedule::Schedule schedule;            // lowered and verified; the first
+  schedule::Schedule evaluation;          // likewise; no workers without one
   size_t boundary_bytes = 0;
   // Called once if the placement stops by itself (an edge was lost), on some
   // thread of the transport.
@@ -87,7 +88,8 @@ class Placement {
 
   // Between two steps: closes the edges and opens receiving ends for another
   // schedule of the same stages. Connect follows.
-  absl::Status ChangeSchedule(schedule::Schedule schedule);
+  absl::Status ChangeSchedule(schedule::Schedule schedule,
+                              schedule::Schedule evaluation);
 
   absl::Status Connect(const PeerLink::Resolver& resolver,
                        absl::Duration timeout);
@@ -97,6 +99,13 @@ class Placement {
     StepTiming timing;
   };
   absl::StatusOr<StepOutcome> RunStep(StepIndex step, int64_t target_tokens);
+  struct Evaluation {
+    std::vector<MicrobatchLoss> losses;  // where the last stage is
+    int64_t nanoseconds = 0;
+  };
+  // Forwards on the spec's evaluation data, between two steps: before `step`.
+  // All workers of the job do so together.
+  absl::StatusOr<Evaluation> Evaluate(StepIndex step);
   // The prepared step's outcome; `skip` discards its gradients.
   absl::Status Apply(const UpdateOptions& update, bool skip);
   absl::StatusOr<std::vector<ParameterDigest>> DigestParameters();
@@ -125,14 +134,17 @@ class Placement {
 
   const PlacementParts parts_;
   const PlacementOptions options_;
-  schedule::Schedule
-      schedule_;  // lowered and verified; link and executor use it
+  // Link and executors use these.
+  schedule::Schedule schedule_;
+  schedule::Schedule evaluation_;
   AbortFlag abort_;
   PositionBoard position_;
   memory::Ledger ledger_;
   std::unique_ptr<DataSource> data_;
+  std::unique_ptr<DataSource> evaluation_data_;  // null without an evaluation
   std::unique_ptr<StageEngine> engine_;
   std::unique_ptr<StepExecutor> executor_;
+  std::unique_ptr<StepExecutor> evaluator_;  // likewise
   mutable Mutex mu_;
   std::shared_ptr<PeerLink> link_ SC_GUARDED_BY(mu_);
 };

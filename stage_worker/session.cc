@@ -71,12 +71,17 @@ void ToProto(const Position& position, v1::Position* proto) {
   proto->set_waiting_for(position.waiting_for);
 }
 
-void ToProto(const Placement::StepOutcome& outcome, v1::Prepared* proto) {
-  for (const MicrobatchLoss& loss : outcome.gradients.losses) {
-    v1::MicrobatchLoss* entry = proto->add_losses();
+void ToProto(const std::vector<MicrobatchLoss>& losses,
+             google::protobuf::RepeatedPtrField<v1::MicrobatchLoss>* proto) {
+  for (const MicrobatchLoss& loss : losses) {
+    v1::MicrobatchLoss* entry = proto->Add();
     entry->set_microbatch(loss.microbatch.value());
     entry->set_loss_sum(loss.loss_sum);
   }
+}
+
+void ToProto(const Placement::StepOutcome& outcome, v1::Prepared* proto) {
+  ToProto(outcome.gradients.losses, proto->mutable_losses());
   for (const ParameterNorm& norm : outcome.gradients.norms) {
     v1::ParameterNorm* entry = proto->add_norms();
     entry->set_global_index(norm.global_index);
@@ -240,7 +245,7 @@ void Session::OnMessage(const v1::CoordinatorMessage& message) {
     case v1::CoordinatorMessage::kStepCommit:
       return OnStepCommit(message.step_commit());
     case v1::CoordinatorMessage::kFinish:
-      return OnFinish();
+      return OnFinish(message.finish());
     case v1::CoordinatorMessage::kAbort:
       return OnAbort(message.abort().reason());
     case v1::CoordinatorMessage::kMemoryQuery:
@@ -281,6 +286,10 @@ absl::StatusOr<PlacementOptions> Session::OptionsOf(const v1::Assign& assign,
   options.epoch = epoch;
   SC_ASSIGN_OR_RETURN(options.spec, job::FromProto(assign.spec()));
   SC_ASSIGN_OR_RETURN(options.schedule, ScheduleOf(assign));
+  if (assign.has_evaluation()) {
+    SC_ASSIGN_OR_RETURN(options.evaluation,
+                        schedule::FromProto(assign.evaluation()));
+  }
   options.worker = WorkerIndex(assign.worker_index());
   for (const v1::JobPeer& peer : assign.peers()) {
     options.worker_names.push_back(peer.worker());
@@ -294,6 +303,7 @@ absl::StatusOr<PlacementOptions> Session::OptionsOf(const v1::Assign& assign,
     assignment.last = options.schedule.IsLast(assignment.stage);
     options.stages.push_back(assignment);
   }
+  held_.steps = options.spec.training.steps;
   options.boundary_bytes = static_cast<size_t>(assign.slot_bytes());
   options.on_aborted = [weak = weak_from_this(), epoch] {
     auto self = weak.lock();
@@ -448,12 +458,18 @@ void Session::OnReschedule(const v1::Reschedule& reschedule) {
   Transition(SessionState::kBuilding);
   auto schedule = schedule::FromProto(reschedule.schedule());
   if (!schedule.ok()) return Fail(schedule.status());
+  absl::StatusOr<schedule::Schedule> evaluation = schedule::Schedule();
+  if (reschedule.has_evaluation()) {
+    evaluation = schedule::FromProto(reschedule.evaluation());
+    if (!evaluation.ok()) return Fail(evaluation.status());
+  }
   schedule_ = *schedule;
   schedule_id_ = reschedule.schedule_id();
   options_.directory->Withdraw();
   OnEngine<absl::Status>(
-      [schedule = *std::move(schedule)](Placement& placement) {
-        return placement.ChangeSchedule(schedule);
+      [schedule = *std::move(schedule),
+       evaluation = *std::move(evaluation)](Placement& placement) {
+        return placement.ChangeSchedule(schedule, evaluation);
       },
       [this, epoch = held_.epoch](const absl::Status& status) {
         if (!IsCurrent(epoch) || state_ != SessionState::kBuilding) return;
@@ -465,28 +481,34 @@ void Session::OnReschedule(const v1::Reschedule& reschedule) {
 void Session::OnStepBegin(const v1::StepBegin& begin) {
   if (!Expect(SessionState::kReady, "StepBegin")) return;
   Transition(SessionState::kStepping);
-  const StepIndex step(begin.step());
-  OnEngine<absl::StatusOr<Placement::StepOutcome>>(
-      [step, tokens = begin.target_tokens()](Placement& placement) {
-        return placement.RunStep(step, tokens);
+  OnEngine<absl::StatusOr<v1::Prepared>>(
+      [begin](Placement& placement) -> absl::StatusOr<v1::Prepared> {
+        const StepIndex step(begin.step());
+        v1::Prepared prepared;
+        prepared.set_job_id(begin.job_id());
+        prepared.set_step(step.value());
+        if (begin.evaluate()) {
+          SC_ASSIGN_OR_RETURN(const Placement::Evaluation evaluation,
+                              placement.Evaluate(step));
+          ToProto(evaluation.losses, prepared.mutable_evaluation_losses());
+          prepared.set_evaluation_nanoseconds(evaluation.nanoseconds);
+        }
+        SC_ASSIGN_OR_RETURN(const Placement::StepOutcome outcome,
+                            placement.RunStep(step, begin.target_tokens()));
+        ToProto(outcome, &prepared);
+        return prepared;
       },
-      [this, epoch = held_.epoch,
-       step](const absl::StatusOr<Placement::StepOutcome>& outcome) {
-        OnStepDone(epoch, step, outcome);
+      [this, epoch = held_.epoch](absl::StatusOr<v1::Prepared> prepared) {
+        OnStepDone(epoch, std::move(prepared));
       });
 }
 
-void Session::OnStepDone(
-    Epoch epoch, StepIndex step,
-    const absl::StatusOr<Placement::StepOutcome>& outcome) {
+void Session::OnStepDone(Epoch epoch, absl::StatusOr<v1::Prepared> prepared) {
   if (!IsCurrent(epoch) || state_ != SessionState::kStepping) return;
-  if (!outcome.ok()) return Fail(outcome.status());
+  if (!prepared.ok()) return Fail(prepared.status());
   Transition(SessionState::kPrepared);
   v1::WorkerMessage message;
-  v1::Prepared* prepared = message.mutable_prepared();
-  prepared->set_job_id(held_.job_id);
-  prepared->set_step(step.value());
-  ToProto(*outcome, prepared);
+  *message.mutable_prepared() = *std::move(prepared);
   Send(std::move(message));
 }
 
@@ -514,25 +536,33 @@ void Session::OnStepCommit(const v1::StepCommit& commit) {
       });
 }
 
-void Session::OnFinish() {
+void Session::OnFinish(const v1::Finish& finish) {
   if (!Expect(SessionState::kReady, "Finish")) return;
   Transition(SessionState::kFinishing);
-  using Digests = absl::StatusOr<std::vector<ParameterDigest>>;
-  OnEngine<Digests>(
-      [](Placement& placement) {
-        Digests digests = placement.DigestParameters();
+  OnEngine<absl::StatusOr<v1::Finished>>(
+      [finish, steps = held_.steps](
+          Placement& placement) -> absl::StatusOr<v1::Finished> {
+        v1::Finished finished;
+        finished.set_job_id(finish.job_id());
+        if (finish.evaluate()) {
+          SC_ASSIGN_OR_RETURN(const Placement::Evaluation evaluation,
+                              placement.Evaluate(StepIndex(steps)));
+          ToProto(evaluation.losses, finished.mutable_evaluation_losses());
+        }
+        SC_ASSIGN_OR_RETURN(const std::vector<ParameterDigest> digests,
+                            placement.DigestParameters());
+        for (const ParameterDigest& digest : digests) {
+          ToProto(digest, finished.add_parameters());
+        }
         placement.Stop();
-        return digests;
+        return finished;
       },
-      [this, epoch = held_.epoch](const Digests& digests) {
+      [this, epoch = held_.epoch](absl::StatusOr<v1::Finished> ended) {
         if (!IsCurrent(epoch) || state_ != SessionState::kFinishing) return;
-        if (!digests.ok()) return Fail(digests.status());
+        if (!ended.ok()) return Fail(ended.status());
         v1::WorkerMessage message;
         v1::Finished* finished = message.mutable_finished();
-        finished->set_job_id(held_.job_id);
-        for (const ParameterDigest& digest : *digests) {
-          ToProto(digest, finished->add_parameters());
-        }
+        *finished = *std::move(ended);
         ToProto(options_.worker, held_.placement->Memory(),
                 finished->mutable_memory());
         options_.directory->Withdraw();

@@ -101,6 +101,7 @@ class Session : public std::enable_shared_from_this<Session> {
     Epoch epoch;
     std::shared_ptr<Placement> placement;  // null while building
     std::vector<PeerAddress> peers;
+    int64_t steps = 0;  // of the whole job
   };
 
   bool PassesFence(const v1::CoordinatorMessage& message);
@@ -115,10 +116,9 @@ class Session : public std::enable_shared_from_this<Session> {
   void OnConnect();
   void OnReschedule(const v1::Reschedule& reschedule);
   void OnStepBegin(const v1::StepBegin& begin);
-  void OnStepDone(Epoch epoch, StepIndex step,
-                  const absl::StatusOr<Placement::StepOutcome>& outcome);
+  void OnStepDone(Epoch epoch, absl::StatusOr<v1::Prepared> prepared);
   void OnStepCommit(const v1::StepCommit& commit);
-  void OnFinish();
+  void OnFinish(const v1::Finish& finish);
   void OnMemoryQuery(const v1::MemoryQuery& query);
   // The coordinator wants the placement gone.
   void OnAbort(const std::string& reason);

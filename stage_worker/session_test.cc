@@ -104,6 +104,9 @@ class SessionTest : public ::testing::Test {
       const job::JobPlan plan = job::PlanJob(spec_, nullptr).value();
       assign->set_schedule_id("s1");
       schedule::ToProto(plan.schedule, assign->mutable_schedule());
+      if (plan.evaluation.workers > 0) {
+        schedule::ToProto(plan.evaluation, assign->mutable_evaluation());
+      }
       v1::AssignedStage* stage = assign->add_stages();
       stage->set_layer_end(spec_.model.layers);
       v1::JobPeer* peer = assign->add_peers();
@@ -248,6 +251,37 @@ TEST_F(SessionTest, TakesAnotherScheduleBetweenTwoSteps) {
   RunEverything();
   ASSERT_TRUE(Next().has_prepared());
   EXPECT_EQ(actions, "0F0 0B0 0F1 0B1 ");
+}
+
+TEST_F(SessionTest, EvaluatesBeforeAStepAndBeforeTheEnd) {
+  spec_.evaluation.path = "/held-out.txt";
+  spec_.evaluation.microbatches = 3;
+  std::string actions;
+  synthetic_order_ = &actions;
+  GetReady();
+  Deliver([](v1::CoordinatorMessage* message) {
+    message->mutable_step_begin()->set_target_tokens(16);
+    message->mutable_step_begin()->set_evaluate(true);
+  });
+  RunEverything();
+  const v1::WorkerMessage prepared = Next();
+  ASSERT_TRUE(prepared.has_prepared());
+  EXPECT_EQ(prepared.prepared().evaluation_losses_size(), 3);
+  EXPECT_EQ(prepared.prepared().losses_size(), 2);
+  EXPECT_EQ(actions.substr(0, 16), "0F0 0F1 0F2 0F0 ");
+  Commit(0);
+  RunEverything();
+  ASSERT_TRUE(Next().has_applied());
+  Deliver([](v1::CoordinatorMessage* message) {
+    message->mutable_finish()->set_evaluate(true);
+  });
+  RunEverything();
+  const v1::WorkerMessage finished = Next();
+  ASSERT_TRUE(finished.has_finished());
+  EXPECT_EQ(finished.finished().evaluation_losses_size(), 3);
+  EXPECT_NE(finished.finished().evaluation_losses(0).loss_sum(),
+            prepared.prepared().evaluation_losses(0).loss_sum())
+      << "the update lies between them";
 }
 
 TEST_F(SessionTest, PublishesItsDescriptorWhilePlaced) {

@@ -47,10 +47,30 @@ absl::StatusOr<StepTiming> StepExecutor::RunStep(StepIndex step,
   step_ = step;
   timing_ = StepTiming();
   SC_RETURN_IF_ERROR(options_.engine->BeginStep(step, target_tokens));
+  SC_RETURN_IF_ERROR(RunList());
+  return timing_;
+}
+
+absl::StatusOr<std::vector<MicrobatchLoss>> StepExecutor::RunEvaluation(
+    StepIndex step, DataSource* data) {
+  step_ = step;
+  SC_RETURN_IF_ERROR(
+      options_.engine->BeginEvaluation(step, data, schedule_.microbatches));
+  SC_RETURN_IF_ERROR(RunList());
+  // No backward comes that would let go of what release = "never" keeps.
+  for (StageIndex stage : schedule_.StagesOf(options_.worker)) {
+    for (int m = 0; m < schedule_.microbatches; ++m) {
+      options_.ledger->BackwardDone(step, stage, MicrobatchIndex(m));
+    }
+  }
+  return options_.engine->FinishEvaluation();
+}
+
+absl::Status StepExecutor::RunList() {
   for (const Action& action : schedule_.actions[options_.worker.index()]) {
     if (options_.abort->IsSet()) return options_.abort->status();
     Position position;
-    position.step = step;
+    position.step = step_;
     position.action = action;
     options_.position->Set(position);
     SC_RETURN_IF_ERROR(Run(action));
@@ -60,7 +80,7 @@ absl::StatusOr<StepTiming> StepExecutor::RunStep(StepIndex step,
   SC_RETURN_IF_ERROR(WaitUntil("acknowledgements of the step",
                                [this] { return options_.ledger->Empty(); }));
   NameRetentions();
-  return timing_;
+  return absl::OkStatus();
 }
 
 void StepExecutor::Clear() {

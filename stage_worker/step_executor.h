@@ -19,6 +19,7 @@ namespace stagecoach::worker {
 struct StepExecutorOptions {
   WorkerIndex worker;
   Epoch epoch;
+  // Tells the transfers of a step from those of the evaluation before it.
   int32_t replica = 0;
   // All must outlive the executor.
   const schedule::Schedule* schedule = nullptr;  // lowered
@@ -48,6 +49,9 @@ class StepExecutor {
   // engine's, or the abort flag's) the step is left as it is: call
   // StageEngine::Drop and forget it.
   absl::StatusOr<StepTiming> RunStep(StepIndex step, int64_t target_tokens);
+  // Likewise an evaluation before `step`: the schedule has forwards only.
+  absl::StatusOr<std::vector<MicrobatchLoss>> RunEvaluation(StepIndex step,
+                                                            DataSource* data);
   // Drops every tensor that waits for an action.
   void Clear();
 
@@ -61,6 +65,7 @@ class StepExecutor {
     std::vector<transport::OutgoingTensor> gradient;
   };
 
+  absl::Status RunList();
   absl::Status Run(const schedule::Action& action);
   absl::Status Compute(const schedule::Action& action);
   absl::Status Forward(const schedule::Action& action);

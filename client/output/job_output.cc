@@ -88,6 +88,22 @@ Json CauseJson(const v1::FailureCause& cause) {
   return json;
 }
 
+// [] {step loss}: of the parameters after so many steps.
+Json EvaluationsJson(const v1::Job& job) {
+  Json list = Json::array();
+  const auto add = [&list](int64_t step, double loss) {
+    Json entry;
+    entry["step"] = step;
+    entry["loss"] = loss;
+    list.push_back(std::move(entry));
+  };
+  for (const v1::StepResult& step : job.steps()) {
+    if (step.has_evaluation_loss()) add(step.step(), step.evaluation_loss());
+  }
+  if (job.has_evaluation_loss()) add(job.steps_size(), job.evaluation_loss());
+  return list;
+}
+
 // ---- text -------------------------------------------------------------------
 
 std::string LossLine(const v1::Job& job) {
@@ -100,13 +116,33 @@ std::string LossLine(const v1::Job& job) {
                          last.grad_norm());
 }
 
+// What was chosen, where the spec says "auto".
+int64_t StagesPerWorker(const v1::Job& job) {
+  const v1::PipelineSpec& pipeline = job.spec().pipeline();
+  return job.stages().empty() ? pipeline.stages_per_worker()
+                              : job.stages_size() / pipeline.workers();
+}
+
+// "5.5622 -> 4.1012 over 3 evaluations", "" without any.
+std::string EvaluationLine(const v1::Job& job) {
+  std::vector<double> losses;
+  for (const v1::StepResult& step : job.steps()) {
+    if (step.has_evaluation_loss()) losses.push_back(step.evaluation_loss());
+  }
+  if (job.has_evaluation_loss()) losses.push_back(job.evaluation_loss());
+  if (losses.empty()) return "";
+  return absl::StrFormat(
+      "%.4f -> %.4f over %s", losses.front(), losses.back(),
+      Plural(static_cast<int64_t>(losses.size()), "evaluation"));
+}
+
 std::string ScheduleLine(const v1::Job& job) {
   const v1::PipelineSpec& pipeline = job.spec().pipeline();
   std::string line = job.schedule();
   if (pipeline.workers() == 0) return line;
   const int64_t microbatches = job.spec().training().microbatches();
   absl::StrAppend(&line, ", ", Plural(pipeline.workers(), "worker"), " x ",
-                  Plural(pipeline.stages_per_worker(), "stage"), ", ",
+                  Plural(StagesPerWorker(job), "stage"), ", ",
                   FormatCount(microbatches),
                   microbatches == 1 ? " microbatch" : " microbatches");
   return line;
@@ -232,6 +268,8 @@ Json JobJson(const v1::Job& job) {
   json["parameters_sha256"] = TextOrNull(job.parameters_sha256());
   json["steps"] = Json::array();
   for (const auto& step : job.steps()) json["steps"].push_back(StepJson(step));
+  const Json evaluations = EvaluationsJson(job);
+  if (!evaluations.empty()) json["evaluations"] = evaluations;
   json["workers"] = Json::array();
   for (const v1::JobWorker& worker : job.workers()) {
     json["workers"].push_back(WorkerJson(worker));
@@ -293,6 +331,9 @@ std::string ReleaseSentence(const v1::Job& job) {
 std::string JobText(const v1::Job& job) {
   std::string text = Heading(job);
   absl::StrAppend(&text, "  loss        ", LossLine(job), "\n");
+  if (const std::string line = EvaluationLine(job); !line.empty()) {
+    absl::StrAppend(&text, "  evaluation  ", line, "\n");
+  }
   absl::StrAppend(&text, "  schedule    ", ScheduleLine(job), "\n");
   absl::StrAppend(&text, "  release     ", ReleaseLine(job), "\n");
   absl::StrAppend(&text, "  transport   ", job.transport(), "\n");

@@ -104,6 +104,21 @@ constexpr char kSucceededDocument[] = R"({
 }
 )";
 
+TEST(JobJsonTest, EvaluationsSayAfterHowManySteps) {
+  v1::Job job = SucceededJob();
+  EXPECT_FALSE(JobJson(job).contains("evaluations"));
+  job.mutable_steps(0)->set_evaluation_loss(5.5);
+  job.set_evaluation_loss(4.25);
+  const Json json = JobJson(job);
+  ASSERT_EQ(json["evaluations"].size(), 2u);
+  EXPECT_EQ(json["evaluations"][0].dump(), R"({"step":0,"loss":5.5})");
+  EXPECT_EQ(json["evaluations"][1]["step"], job.steps_size());
+  EXPECT_EQ(json["evaluations"][1]["loss"], 4.25);
+  EXPECT_THAT(JobText(job),
+              testing::HasSubstr("evaluation  5.5000 -> 4.2500 over 2 "
+                                 "evaluations\n"));
+}
+
 TEST(JobJsonTest, SucceededJob) {
   EXPECT_EQ(Dump(JobJson(SucceededJob())), kSucceededDocument);
 }

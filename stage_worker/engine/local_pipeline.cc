@@ -312,6 +312,31 @@ absl::Status LocalPipeline::ReduceTied() {
   return engine(last).SetTiedGradient(sent_back);
 }
 
+absl::StatusOr<double> LocalPipeline::Evaluate(StepIndex step, DataSource* data,
+                                               int64_t microbatches) {
+  for (const auto& worker : engines_) {
+    SC_RETURN_IF_ERROR(worker->BeginEvaluation(step, data, microbatches));
+  }
+  for (int m = 0; m < microbatches; ++m) {
+    for (int stage = 0; stage < options_.stages; ++stage) {
+      Action forward;
+      forward.kind = schedule::ActionKind::kForward;
+      forward.stage = StageIndex(stage);
+      forward.microbatch = MicrobatchIndex(m);
+      SC_RETURN_IF_ERROR(Run(forward));
+    }
+  }
+  double sum = 0;
+  for (const auto& worker : engines_) {
+    SC_ASSIGN_OR_RETURN(const std::vector<MicrobatchLoss> losses,
+                        worker->FinishEvaluation());
+    for (const MicrobatchLoss& loss : losses) sum += loss.loss_sum;
+  }
+  return sum / static_cast<double>(microbatches *
+                                   options_.spec.training.microbatch_size *
+                                   options_.spec.data.sequence_length);
+}
+
 absl::StatusOr<LocalStep> LocalPipeline::FinishStep(StepIndex step) {
   SC_RETURN_IF_ERROR(ReduceTied());
   const job::TrainingSpec& training = options_.spec.training;

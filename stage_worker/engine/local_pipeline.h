@@ -71,6 +71,9 @@ class LocalPipeline {
   static absl::StatusOr<std::unique_ptr<LocalPipeline>> Create(
       const Options& options);
 
+  // Mean loss of forwards over `microbatches` of `data`, before `step`.
+  absl::StatusOr<double> Evaluate(StepIndex step, DataSource* data,
+                                  int64_t microbatches);
   // A whole training step: actions, tied gradients, norm, clip, update.
   absl::StatusOr<LocalStep> RunStep(StepIndex step, const ActionList& order);
   // The parts of it.

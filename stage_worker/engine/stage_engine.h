@@ -136,6 +136,14 @@ class StageEngine {
   // Other side: own gradient = sum.
   virtual absl::Status SetTiedGradient(const TensorRef& sum) = 0;
 
+  // Starts an evaluation between two steps, before `step`: forwards of
+  // `microbatches` microbatches of step 0 of `data` (which must outlive it),
+  // that keep nothing. FinishEvaluation returns their losses, where this worker
+  // has the last stage, and changes nothing.
+  virtual absl::Status BeginEvaluation(StepIndex step, DataSource* data,
+                                       int64_t microbatches) = 0;
+  virtual absl::StatusOr<std::vector<MicrobatchLoss>> FinishEvaluation() = 0;
+
   // After the last action of a step.
   virtual absl::StatusOr<GradientReport> FinishGradients() = 0;
   virtual absl::Status ApplyUpdate(const UpdateOptions& options) = 0;

@@ -72,8 +72,19 @@ absl::Status StepProtocol::Begin(StepIndex step, int64_t target_tokens) {
   }
   state_ = StepState::kRunning;
   step_ = step;
+  evaluating_ = false;
+  microbatch_count_ = options_.microbatches;
   target_tokens_ = target_tokens;
   microbatches_.clear();
+  return absl::OkStatus();
+}
+
+absl::Status StepProtocol::BeginEvaluation(StepIndex step,
+                                           int64_t microbatches) {
+  // Its losses are sums: nothing is divided by tokens.
+  SC_RETURN_IF_ERROR(Begin(step, /*target_tokens=*/1));
+  evaluating_ = true;
+  microbatch_count_ = microbatches;
   return absl::OkStatus();
 }
 
@@ -102,13 +113,19 @@ absl::Status StepProtocol::CheckTensors(const Action& action,
 
 absl::Status StepProtocol::Check(const Action& action, size_t tensors) const {
   SC_ASSIGN_OR_RETURN(const StageAssignment* const stage, Find(action.stage));
-  if (action.microbatch.value() < 0 ||
-      action.microbatch.value() >= options_.microbatches) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(Place(action.stage, action.microbatch), ": a step has ",
-                     options_.microbatches, " microbatches"));
-  }
   SC_RETURN_IF_ERROR(CheckRunning(schedule::ActionKindName(action.kind)));
+  if (action.microbatch.value() < 0 ||
+      action.microbatch.value() >= microbatch_count_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Place(action.stage, action.microbatch), ": ",
+                     evaluating_ ? "the evaluation" : "a step", " has ",
+                     microbatch_count_, " microbatches"));
+  }
+  if (evaluating_ && action.kind != ActionKind::kForward) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(Place(action.stage, action.microbatch),
+                     ": an evaluation has no backward"));
+  }
   const MicrobatchState state = StateOf({action.stage, action.microbatch});
   if (state != Before(action.kind)) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -132,15 +149,14 @@ absl::Status StepProtocol::CheckRunning(absl::string_view call) const {
 absl::Status StepProtocol::Finish() {
   SC_RETURN_IF_ERROR(CheckRunning("FinishGradients"));
   for (const auto& [key, state] : microbatches_) {
-    const bool complete =
-        state == MicrobatchState::kDone ||
-        (options_.forward_only && state == MicrobatchState::kForwarded);
+    const bool complete = state == MicrobatchState::kDone ||
+                          (evaluating_ && state == MicrobatchState::kForwarded);
     if (complete) continue;
     return absl::FailedPreconditionError(
         absl::StrCat(Place(key.first, key.second),
                      ": the step cannot finish, this one is ", Name(state)));
   }
-  state_ = StepState::kFinished;
+  state_ = evaluating_ ? StepState::kIdle : StepState::kFinished;
   return absl::OkStatus();
 }
 

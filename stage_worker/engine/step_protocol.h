@@ -34,12 +34,13 @@ class StepProtocol {
   struct Options {
     std::vector<StageAssignment> stages;
     int64_t microbatches = 0;
-    // The job has no backward: a step may end with FORWARDED microbatches.
-    bool forward_only = false;
   };
   explicit StepProtocol(Options options);
 
   absl::Status Begin(StepIndex step, int64_t target_tokens);
+  // Forwards alone, before `step`: another IDLE --> RUNNING, from which Finish
+  // leads to IDLE again.
+  absl::Status BeginEvaluation(StepIndex step, int64_t microbatches);
   // Whether the compute action may run with this number of tensors (inputs of
   // F; output gradients of B and I).
   absl::Status Check(const schedule::Action& action, size_t tensors) const;
@@ -52,6 +53,7 @@ class StepProtocol {
   void Drop();
 
   StepIndex step() const { return step_; }
+  bool evaluating() const { return evaluating_; }
   int64_t target_tokens() const { return target_tokens_; }
   // kInvalidArgument if this worker does not hold the stage.
   absl::StatusOr<const StageAssignment*> Find(StageIndex stage) const;
@@ -73,6 +75,8 @@ class StepProtocol {
   const Options options_;
   StepState state_ = StepState::kIdle;
   StepIndex step_;
+  bool evaluating_ = false;
+  int64_t microbatch_count_ = 0;  // of the step or the evaluation
   int64_t target_tokens_ = 0;
   std::map<Key, MicrobatchState> microbatches_;
 };

@@ -122,12 +122,18 @@ TEST(StepProtocolTest, ForgetsDroppedGradients) {
 }
 
 TEST(StepProtocolTest, EvaluationEndsWithForwards) {
-  StepProtocol::Options options = TwoStages();
-  options.forward_only = true;
-  StepProtocol protocol(options);
-  ASSERT_TRUE(protocol.Begin(StepIndex(0), 8).ok());
-  EXPECT_EQ(Try(protocol, Act(kF, 2, 0)), StatusCode::kOk);
+  StepProtocol protocol(TwoStages());
+  ASSERT_TRUE(protocol.BeginEvaluation(StepIndex(0), 9).ok());
+  EXPECT_TRUE(protocol.evaluating());
+  EXPECT_EQ(Try(protocol, Act(kF, 2, 8)), StatusCode::kOk);
+  EXPECT_EQ(Try(protocol, Act(kF, 2, 9)), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Try(protocol, Act(kB, 2, 8)), StatusCode::kFailedPrecondition);
   EXPECT_TRUE(protocol.Finish().ok());
+  EXPECT_FALSE(protocol.Update(StepIndex(0)).ok()) << "nothing to apply";
+  ASSERT_TRUE(protocol.Begin(StepIndex(0), 8).ok());
+  EXPECT_FALSE(protocol.evaluating());
+  EXPECT_EQ(Try(protocol, Act(kF, 2, 8)), StatusCode::kInvalidArgument)
+      << "the step's own number of microbatches";
 }
 
 // Whatever was called before, Drop and Begin give a fresh step.

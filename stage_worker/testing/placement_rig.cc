@@ -98,6 +98,7 @@ absl::Status PlacementRig::Build(const Options& options, int worker) {
     placement.worker_names.push_back(absl::StrCat("w", w));
   }
   placement.schedule = plan_.schedule;
+  placement.evaluation = plan_.evaluation;
   placement.boundary_bytes = plan_.boundary.bytes();
   for (StageIndex stage : plan_.schedule.StagesOf(placement.worker)) {
     StageAssignment assignment;

@@ -60,6 +60,14 @@ class ForwardingEngine : public worker::StageEngine {
   absl::Status SetTiedGradient(const worker::TensorRef& sum) override {
     return inner_->SetTiedGradient(sum);
   }
+  absl::Status BeginEvaluation(StepIndex step, worker::DataSource* data,
+                               int64_t microbatches) override {
+    return inner_->BeginEvaluation(step, data, microbatches);
+  }
+  absl::StatusOr<std::vector<worker::MicrobatchLoss>> FinishEvaluation()
+      override {
+    return inner_->FinishEvaluation();
+  }
   absl::StatusOr<worker::GradientReport> FinishGradients() override {
     return inner_->FinishGradients();
   }

@@ -109,6 +109,9 @@ class SyntheticEngine final : public StageEngine {
   absl::StatusOr<TensorRef> CopyTiedGradient() override;
   absl::Status AddTiedGradient(const TensorRef& other) override;
   absl::Status SetTiedGradient(const TensorRef& sum) override;
+  absl::Status BeginEvaluation(StepIndex step, DataSource* data,
+                               int64_t microbatches) override;
+  absl::StatusOr<std::vector<MicrobatchLoss>> FinishEvaluation() override;
   absl::StatusOr<GradientReport> FinishGradients() override;
   absl::Status ApplyUpdate(const UpdateOptions& options) override;
   void Drop() override;
@@ -139,14 +142,15 @@ class SyntheticEngine final : public StageEngine {
   absl::Status CheckGradient(const Key& key, const Kept& kept,
                              const TensorPtr& gradient) const;
   void AddWeightGradient(const Action& action);
+  std::vector<MicrobatchLoss> Losses() const;
   absl::StatusOr<Leaf*> Tied(bool owner, absl::string_view call);
 
   const SyntheticOptions synthetic_;
   memory::AccountingAllocator* const allocator_;
   const EngineOptions options_;
-  const bool evaluates_;
   const TensorDescriptor boundary_;
   StepProtocol protocol_;
+  DataSource* evaluation_data_ = nullptr;
   std::map<StageIndex, Leaf> weights_;
   std::unique_ptr<Leaf> tied_owner_;
   std::unique_ptr<Leaf> tied_copy_;
@@ -156,15 +160,10 @@ class SyntheticEngine final : public StageEngine {
   std::vector<TensorRef> leaked_;
 };
 
-bool Evaluates(const EngineOptions& options) {
-  return options.spec.pipeline.schedule == "forward-only";
-}
-
 StepProtocol::Options ProtocolOptions(const EngineOptions& options) {
   StepProtocol::Options protocol;
   protocol.stages = options.stages;
   protocol.microbatches = options.spec.training.microbatches;
-  protocol.forward_only = Evaluates(options);
   return protocol;
 }
 
@@ -183,7 +182,6 @@ SyntheticEngine::SyntheticEngine(const SyntheticOptions& synthetic,
     : synthetic_(synthetic),
       allocator_(allocator),
       options_(options),
-      evaluates_(Evaluates(options)),
       boundary_(Boundary(synthetic, options)),
       protocol_(ProtocolOptions(options)) {}
 
@@ -253,21 +251,16 @@ absl::Status SyntheticEngine::BeginStep(StepIndex step, int64_t target_tokens) {
 
 absl::Status SyntheticEngine::Before(const Action& action, size_t tensors) {
   SC_RETURN_IF_ERROR(protocol_.Check(action, tensors));
-  if (evaluates_ && action.kind != ActionKind::kForward) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(protocol_.Place(action.stage, action.microbatch),
-                     ": a forward-only job has no backward"));
-  }
   if (!synthetic_.before_action) return absl::OkStatus();
   return synthetic_.before_action(action);
 }
 
 absl::StatusOr<TokenBatch> SyntheticEngine::ReadData(
     const StageAssignment& stage, MicrobatchIndex microbatch) {
-  if (options_.data == nullptr || (!stage.first && !stage.last)) {
-    return TokenBatch();
-  }
-  return options_.data->Read(protocol_.step(), microbatch);
+  const bool evaluating = protocol_.evaluating();
+  DataSource* const data = evaluating ? evaluation_data_ : options_.data;
+  if (data == nullptr || (!stage.first && !stage.last)) return TokenBatch();
+  return data->Read(evaluating ? StepIndex(0) : protocol_.step(), microbatch);
 }
 
 absl::StatusOr<TensorPtr> SyntheticEngine::NewBoundary(
@@ -365,7 +358,7 @@ absl::StatusOr<std::vector<TensorRef>> SyntheticEngine::Forward(
   } else {
     outputs.push_back(KeepOutput(stage, std::move(output), &kept));
   }
-  if (!evaluates_) kept_[{stage, microbatch}] = std::move(kept);
+  if (!protocol_.evaluating()) kept_[{stage, microbatch}] = std::move(kept);
   protocol_.Record(action);
   return outputs;
 }
@@ -522,15 +515,36 @@ absl::Status SyntheticEngine::SetTiedGradient(const TensorRef& sum) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<GradientReport> SyntheticEngine::FinishGradients() {
+absl::Status SyntheticEngine::BeginEvaluation(StepIndex step, DataSource* data,
+                                              int64_t microbatches) {
+  SC_RETURN_IF_ERROR(protocol_.BeginEvaluation(step, microbatches));
+  evaluation_data_ = data;
+  kept_.clear();
+  losses_.clear();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<MicrobatchLoss>>
+SyntheticEngine::FinishEvaluation() {
   SC_RETURN_IF_ERROR(protocol_.Finish());
-  GradientReport report;
+  return Losses();
+}
+
+std::vector<MicrobatchLoss> SyntheticEngine::Losses() const {
+  std::vector<MicrobatchLoss> losses;
   for (const auto& [microbatch, loss_sum] : losses_) {
     MicrobatchLoss loss;
     loss.microbatch = microbatch;
     loss.loss_sum = loss_sum;
-    report.losses.push_back(loss);
+    losses.push_back(loss);
   }
+  return losses;
+}
+
+absl::StatusOr<GradientReport> SyntheticEngine::FinishGradients() {
+  SC_RETURN_IF_ERROR(protocol_.Finish());
+  GradientReport report;
+  report.losses = Losses();
   const auto add = [&report](const Leaf& leaf) {
     ParameterNorm norm;
     norm.global_index = leaf.global_index;
@@ -544,7 +558,6 @@ absl::StatusOr<GradientReport> SyntheticEngine::FinishGradients() {
 
 absl::Status SyntheticEngine::ApplyUpdate(const UpdateOptions& options) {
   SC_RETURN_IF_ERROR(protocol_.Update(options.step));
-  if (evaluates_) return absl::OkStatus();
   const auto update = [&options](const Leaf& leaf) {
     uint64_t value = Mix(Get(leaf.value), Get(leaf.gradient));
     value = Mix(value, Bits(options.clip_factor));

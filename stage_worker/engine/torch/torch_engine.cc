@@ -87,7 +87,6 @@ class TorchEngine final : public StageEngine {
       : device_(device),
         data_(options.data),
         training_(options.spec.training),
-        evaluates_(options.spec.pipeline.schedule == "forward-only"),
         protocol_(ProtocolOptions(options)) {}
 
   // Makes the models and their parameters. Once, before anything else.
@@ -115,6 +114,9 @@ class TorchEngine final : public StageEngine {
   absl::StatusOr<TensorRef> CopyTiedGradient() override;
   absl::Status AddTiedGradient(const TensorRef& other) override;
   absl::Status SetTiedGradient(const TensorRef& sum) override;
+  absl::Status BeginEvaluation(StepIndex step, DataSource* data,
+                               int64_t microbatches) override;
+  absl::StatusOr<std::vector<MicrobatchLoss>> FinishEvaluation() override;
   absl::StatusOr<GradientReport> FinishGradients() override;
   absl::Status ApplyUpdate(const UpdateOptions& options) override;
   void Drop() override;
@@ -142,11 +144,12 @@ class TorchEngine final : public StageEngine {
   absl::StatusOr<at::Tensor> TiedGradient(const StageParameter* parameter,
                                           absl::string_view call) const;
   void UseThreadsHere();
+  std::vector<MicrobatchLoss> Losses() const;
 
   const at::Device device_;
   DataSource* const data_;
+  DataSource* evaluation_data_ = nullptr;  // of the present evaluation
   const job::TrainingSpec training_;
-  const bool evaluates_;  // a forward-only job: no graph, no update
   StepProtocol protocol_;
   std::map<StageIndex, std::unique_ptr<StageModel>> models_;
   std::unique_ptr<ParameterStore> parameters_;
@@ -159,7 +162,6 @@ StepProtocol::Options TorchEngine::ProtocolOptions(
   StepProtocol::Options protocol;
   protocol.stages = options.stages;
   protocol.microbatches = options.spec.training.microbatches;
-  protocol.forward_only = options.spec.pipeline.schedule == "forward-only";
   return protocol;
 }
 
@@ -212,7 +214,9 @@ absl::Status TorchEngine::BeginStep(StepIndex step, int64_t target_tokens) {
 absl::StatusOr<TokenBatch> TorchEngine::ReadData(const StageAssignment& stage,
                                                  MicrobatchIndex microbatch) {
   if (!stage.first && !stage.last) return TokenBatch();
-  return data_->Read(protocol_.step(), microbatch);
+  return protocol_.evaluating()
+             ? evaluation_data_->Read(StepIndex(0), microbatch)
+             : data_->Read(protocol_.step(), microbatch);
 }
 
 absl::StatusOr<std::vector<TensorRef>> TorchEngine::Forward(
@@ -237,11 +241,12 @@ std::vector<TensorRef> TorchEngine::RunForward(const StageAssignment& stage,
                                                MicrobatchIndex microbatch,
                                                std::vector<TensorRef> inputs,
                                                const TokenBatch& batch) {
-  const at::AutoGradMode grad_mode(!evaluates_);
+  const bool evaluating = protocol_.evaluating();
+  const at::AutoGradMode grad_mode(!evaluating);
   MicrobatchGraph graph;
   Tensors seen;
   for (const at::Tensor& input : TensorsOf(inputs)) {
-    seen.push_back(evaluates_ ? input : graph.MarkInput(input));
+    seen.push_back(evaluating ? input : graph.MarkInput(input));
   }
   // From here on only the model and what autograd saves hold the inputs.
   inputs.clear();
@@ -252,7 +257,7 @@ std::vector<TensorRef> TorchEngine::RunForward(const StageAssignment& stage,
   if (stage.last) KeepLoss(microbatch, outputs);
   const Key key(stage.stage, microbatch);
   std::vector<TensorRef> kept = KeepOutputs(key, std::move(outputs), &graph);
-  if (!evaluates_) graphs_[key] = std::move(graph);
+  if (!evaluating) graphs_[key] = std::move(graph);
   if (stage.last) kept.clear();
   return kept;
 }
@@ -297,10 +302,6 @@ absl::StatusOr<std::vector<TensorRef>> TorchEngine::RunBackward(
   SC_ASSIGN_OR_RETURN(const StageAssignment* const held,
                       protocol_.Find(action.stage));
   const std::string place = protocol_.Place(action.stage, action.microbatch);
-  if (evaluates_) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(place, ": a forward-only job has no backward"));
-  }
   return CatchTorch(place, [&]() -> absl::StatusOr<std::vector<TensorRef>> {
     const memory::ScopedTag tag(ActivationTag(action.stage, action.microbatch));
     const auto graph = graphs_.find(Key(action.stage, action.microbatch));
@@ -420,15 +421,38 @@ absl::Status TorchEngine::SetTiedGradient(const TensorRef& sum) {
   });
 }
 
-absl::StatusOr<GradientReport> TorchEngine::FinishGradients() {
+absl::Status TorchEngine::BeginEvaluation(StepIndex step, DataSource* data,
+                                          int64_t microbatches) {
+  SC_RETURN_IF_ERROR(protocol_.BeginEvaluation(step, microbatches));
+  evaluation_data_ = data;
+  graphs_.clear();
+  losses_.clear();
+  UseThreadsHere();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<MicrobatchLoss>> TorchEngine::FinishEvaluation() {
   SC_RETURN_IF_ERROR(protocol_.Finish());
-  GradientReport report;
+  return Losses();
+}
+
+std::vector<MicrobatchLoss> TorchEngine::Losses() const {
+  std::vector<MicrobatchLoss> losses;
   for (const auto& [microbatch, loss_sum] : losses_) {
     MicrobatchLoss loss;
     loss.microbatch = microbatch;
     loss.loss_sum = loss_sum;
-    report.losses.push_back(loss);
-    report.all_finite = report.all_finite && std::isfinite(loss_sum);
+    losses.push_back(loss);
+  }
+  return losses;
+}
+
+absl::StatusOr<GradientReport> TorchEngine::FinishGradients() {
+  SC_RETURN_IF_ERROR(protocol_.Finish());
+  GradientReport report;
+  report.losses = Losses();
+  for (const MicrobatchLoss& loss : report.losses) {
+    report.all_finite = report.all_finite && std::isfinite(loss.loss_sum);
   }
   return CatchTorch(
       absl::StrCat("step ", protocol_.step().value()),
@@ -444,8 +468,6 @@ absl::StatusOr<GradientReport> TorchEngine::FinishGradients() {
 
 absl::Status TorchEngine::ApplyUpdate(const UpdateOptions& options) {
   SC_RETURN_IF_ERROR(protocol_.Update(options.step));
-  // Weight decay would change the parameters even without gradients.
-  if (evaluates_) return absl::OkStatus();
   return CatchTorch(absl::StrCat("update of step ", options.step.value()), [&] {
     const memory::ScopedTag tag(PlainTag(memory::Category::kWorkspace));
     parameters_->Update(options);
