@@ -20,8 +20,10 @@ namespace {
 
 constexpr int kLeastRuns = 3;
 constexpr int kMostRuns = 10;
-// Of one piece; the runs that must be are made all the same.
+// Of one piece. After kEnough only the runs that must be are made, after
+// kTooLong none: noise matters little to what takes that long.
 constexpr absl::Duration kEnough = absl::Milliseconds(300);
+constexpr absl::Duration kTooLong = absl::Seconds(2);
 constexpr MicrobatchIndex kMicrobatch{0};
 
 // A tensor's bytes as a peer would have sent them.
@@ -72,6 +74,7 @@ class PieceProfiler {
 
  private:
   absl::Status Build();
+  void ForgetTimes();
   absl::Status RunWhole();
   absl::Status RunSplit();
   absl::Status Forward(double* shortest);
@@ -168,20 +171,24 @@ absl::Status PieceProfiler::RunSplit() {
 
 absl::StatusOr<job::LayerProfile> PieceProfiler::Run() {
   SC_RETURN_IF_ERROR(Build());
-  // The first run of anything pays for what later ones find ready.
-  SC_RETURN_IF_ERROR(RunWhole());
-  SC_RETURN_IF_ERROR(RunSplit());
-  const double none = std::numeric_limits<double>::infinity();
-  profile_.forward_seconds = profile_.backward_seconds = none;
-  profile_.backward_input_seconds = profile_.backward_weight_seconds = none;
-  const absl::Time start = options_.clock->Now();
-  for (int run = 0; run < kMostRuns; ++run) {
+  absl::Time start = options_.clock->Now();
+  for (int run = 0; run <= kMostRuns; ++run) {
     const absl::Duration taken = options_.clock->Now() - start;
-    if (run >= kLeastRuns && taken >= kEnough) break;
+    if (taken >= kTooLong && run > 0) break;
+    if (taken >= kEnough && run > kLeastRuns) break;
+    // The first run of anything pays for what later ones find ready.
+    if (run <= 1) ForgetTimes();
+    if (run == 1) start = options_.clock->Now();
     SC_RETURN_IF_ERROR(RunWhole());
     SC_RETURN_IF_ERROR(RunSplit());
   }
   return profile_;
+}
+
+void PieceProfiler::ForgetTimes() {
+  const double none = std::numeric_limits<double>::infinity();
+  profile_.forward_seconds = profile_.backward_seconds = none;
+  profile_.backward_input_seconds = profile_.backward_weight_seconds = none;
 }
 
 absl::StatusOr<job::LayerProfile> ProfilePiece(

@@ -100,6 +100,20 @@ TEST_F(ModelProfilerTest, TheShortestRunCounts) {
   EXPECT_NEAR(profile->head.forward_seconds, 0.002, 1e-9);
 }
 
+TEST_F(ModelProfilerTest, WhatTakesLongIsRunOnce) {
+  SyntheticOptions synthetic;
+  int forwards = 0;
+  synthetic.before_action = [&](const Action& action) {
+    forwards += action.kind == ActionKind::kForward;
+    clock_.Advance(absl::Seconds(5));
+    return absl::OkStatus();
+  };
+  const auto profile = ProfileModel(Options(synthetic));
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  EXPECT_EQ(forwards, 3 * 2);  // pieces, each with a whole and a split backward
+  EXPECT_NEAR(profile->head.forward_seconds, 5, 1e-9);
+}
+
 TEST_F(ModelProfilerTest, EndsBetweenTwoActionsWhenCancelled) {
   ProfilerOptions options = Options(Costing());
   int asked = 0;
