@@ -1,9 +1,8 @@
 // What every generator promises, for random shapes. A new kind needs no line
-// here; with one in `Table` its bubble and peaks are checked too.
+// here; with one in testing/expected.cc its bubble and peaks are checked too.
 
 #include <algorithm>
 #include <functional>
-#include <map>
 #include <random>
 #include <string>
 
@@ -12,111 +11,15 @@
 #include "schedule/generator.h"
 #include "schedule/lowering.h"
 #include "schedule/simulator.h"
+#include "schedule/testing/expected.h"
 #include "schedule/verifier.h"
 
 namespace stagecoach::schedule {
 namespace {
 
-struct Shape {
-  int p = 1;
-  int v = 1;
-  int m = 1;
-  int k = 1;
-  bool tied = false;
-};
-
-// The published figures at equal costs, where there are closed ones; times in
-// units of one stage's F = I = W.
-struct Figures {
-  std::function<double(const Shape&)> bubble;
-  std::function<int(const Shape&, int worker)> peak_in_flight;
-  // Outputs held under release = "never"; empty: no closed form.
-  std::function<int(const Shape&, int worker)> held_never;
-  // For which M they hold; empty: all.
-  std::function<bool(const Shape&)> where = nullptr;
-
-  bool Hold(const Shape& shape) const { return !where || where(shape); }
-};
-
-// What a stage holds but the last one, which sends nothing.
-std::function<int(const Shape&, int)> ButForTheLastStage(
-    std::function<int(const Shape&, int)> held) {
-  return
-      [held](const Shape& s, int w) { return w == s.p - 1 ? 0 : held(s, w); };
-}
-
-Figures ZeroBubble(std::function<int(const Shape&)> peak,
-                   std::function<bool(const Shape&)> where) {
-  const auto of_worker = [peak](const Shape& s, int) { return peak(s); };
-  return {[](const Shape& s) { return 1.0 * (s.p - 1); }, of_worker,
-          ButForTheLastStage(of_worker), where};
-}
-
-int InterleavedGroup(const Shape& s) {
-  if (s.m % s.p == 0) return s.p;
-  const int groups = std::max(1, s.m / s.p);
-  return (s.m + groups - 1) / groups;
-}
-
-double LoopBubble(const Shape& s) {
-  return 3.0 * (s.p - 1 + (s.v - 1) * std::max(0, s.p - s.m));
-}
-
-// The first worker comes to it only with one more microbatch.
-int DualPipePeak(const Shape& s, int) { return 2 * s.p + 1; }
-
-const std::map<std::string, Figures>& Table() {
-  static const auto* const table = new std::map<std::string, Figures>{
-      {"gpipe",
-       {[](const Shape& s) { return 3.0 * (s.p - 1); },
-        [](const Shape& s, int) { return s.m; },
-        [](const Shape& s, int w) { return w == s.p - 1 ? 0 : s.m; }}},
-      {"1f1b",
-       {[](const Shape& s) { return 3.0 * (s.p - 1); },
-        [](const Shape& s, int w) { return std::min(s.m, s.p - w); },
-        [](const Shape& s, int w) {
-          return w == s.p - 1 ? 0 : std::min(s.m, s.p - w);
-        }}},
-      {"eager-1f1b",
-       {[](const Shape& s) { return 3.0 * (s.p - 1); },
-        [](const Shape& s, int w) { return std::min(s.m, 2 * (s.p - w) - 1); },
-        ButForTheLastStage([](const Shape& s, int w) {
-          return std::min(s.m, 2 * (s.p - w) - 1);
-        })}},
-      {"interleaved",
-       {LoopBubble,
-        [](const Shape& s, int w) {
-          return std::min(s.m * s.v, 2 * (s.p - w - 1) +
-                                         (s.v - 1) * InterleavedGroup(s) + 1);
-        },
-        nullptr}},
-      {"looped-bfs",
-       {LoopBubble, [](const Shape& s, int) { return s.m * s.v; },
-        [](const Shape& s, int w) {
-          if (s.p == 1) return 0;
-          return w == s.p - 1 ? s.m * (s.v - 1) : s.m * s.v;
-        }}},
-      {"zb-h1", ZeroBubble([](const Shape& s) { return std::min(s.m, s.p); },
-                           [](const Shape& s) { return s.m >= s.p; })},
-      {"zb-h2",
-       ZeroBubble([](const Shape& s) { return std::min(s.m, 2 * s.p - 1); },
-                  [](const Shape& s) { return s.m >= 2 * s.p - 1; })},
-      {"zbv",
-       {[](const Shape& s) { return 1.0 * (s.p - 1); },
-        [](const Shape& s, int) { return 2 * s.p; }, nullptr,
-        [](const Shape& s) { return s.m >= 2 * s.p - 1; }}},
-      // A forward and a backward one after the other, not as one unit.
-      {"dualpipe-v",
-       {[](const Shape& s) { return 1.0 * (s.p - 1); },
-        [](const Shape& s, int w) { return DualPipePeak(s, w); }, nullptr,
-        [](const Shape& s) { return s.m >= 2 * s.p; }}},
-      {"forward-only",
-       {[](const Shape& s) { return 1.0 * (s.p - 1) * s.v; },
-        [](const Shape&, int) { return 1; },
-        [](const Shape& s, int w) { return w == s.p - 1 ? 0 : 1; }}},
-  };
-  return *table;
-}
+using testing::Figures;
+using testing::FindFigures;
+using testing::Shape;
 
 class GeneratorConformanceTest : public ::testing::TestWithParam<Generator> {
  protected:
@@ -167,9 +70,8 @@ class GeneratorConformanceTest : public ::testing::TestWithParam<Generator> {
     std::mt19937 random(seed);
     for (int i = 0; i < 200 && !HasFailure(); ++i) {
       const Shape shape = Random(&random);
-      SCOPED_TRACE(absl::StrCat("seed ", seed, ", case ", i, ": P=", shape.p,
-                                " V=", shape.v, " M=", shape.m, " K=", shape.k,
-                                " tied=", shape.tied));
+      SCOPED_TRACE(
+          absl::StrCat("seed ", seed, ", case ", i, ": ", ToString(shape)));
       check(shape);
     }
   }
@@ -213,13 +115,13 @@ TEST_P(GeneratorConformanceTest, EachParameterAddsUpMicrobatchesAscending) {
 }
 
 TEST_P(GeneratorConformanceTest, BubbleIsThatOfTheTable) {
-  const auto figures = Table().find(std::string(GetParam().kind));
-  if (figures == Table().end()) GTEST_SKIP() << "no closed form";
+  const Figures* const figures = FindFigures(GetParam().kind);
+  if (figures == nullptr) GTEST_SKIP() << "no closed form";
   ForRandomShapes(3, [&](const Shape& shape) {
-    if (!figures->second.Hold(shape)) return;
+    if (!figures->Hold(shape)) return;
     const auto run = Simulate(Lowered(shape));
     ASSERT_TRUE(run.ok()) << run.status();
-    const double bubble = figures->second.bubble(shape);
+    const double bubble = figures->bubble(shape);
     for (const WorkerTimes& worker : run->workers) {
       EXPECT_DOUBLE_EQ(worker.idle, bubble);
     }
@@ -227,17 +129,32 @@ TEST_P(GeneratorConformanceTest, BubbleIsThatOfTheTable) {
   });
 }
 
+TEST_P(GeneratorConformanceTest, NoWorkerIdlesLessThanThatKindMust) {
+  Shape two_workers;
+  two_workers.p = 2;
+  if (testing::LeastBubble(GetParam().kind, two_workers) == 0) {
+    GTEST_SKIP() << "no bound";
+  }
+  ForRandomShapes(8, [&](const Shape& shape) {
+    const auto run = Simulate(Lowered(shape));
+    ASSERT_TRUE(run.ok()) << run.status();
+    for (const WorkerTimes& worker : run->workers) {
+      EXPECT_GE(worker.idle, testing::LeastBubble(GetParam().kind, shape));
+    }
+  });
+}
+
 TEST_P(GeneratorConformanceTest, PeakInFlightIsThatOfTheTable) {
-  const auto figures = Table().find(std::string(GetParam().kind));
-  if (figures == Table().end()) GTEST_SKIP() << "no closed form";
+  const Figures* const figures = FindFigures(GetParam().kind);
+  if (figures == nullptr) GTEST_SKIP() << "no closed form";
   ForRandomShapes(4, [&](const Shape& shape) {
-    if (!figures->second.Hold(shape)) return;
+    if (!figures->Hold(shape)) return;
     const Schedule schedule = Lowered(shape);
     const Verdict verdict = Verify(schedule, Demands(shape));
     const auto run = Simulate(schedule);
     ASSERT_TRUE(run.ok()) << run.status();
     for (int w = 0; w < shape.p; ++w) {
-      const int expected = figures->second.peak_in_flight(shape, w);
+      const int expected = figures->peak_in_flight(shape, w);
       const size_t i = static_cast<size_t>(w);
       EXPECT_EQ(verdict.peak_in_flight[i], expected) << "verified, w" << w;
       EXPECT_EQ(run->workers[i].peak_in_flight, expected)
@@ -247,17 +164,17 @@ TEST_P(GeneratorConformanceTest, PeakInFlightIsThatOfTheTable) {
 }
 
 TEST_P(GeneratorConformanceTest, HeldOutputsWithoutReleaseAreThoseOfTheTable) {
-  const auto figures = Table().find(std::string(GetParam().kind));
-  if (figures == Table().end() || !figures->second.held_never) {
+  const Figures* const figures = FindFigures(GetParam().kind);
+  if (figures == nullptr || !figures->held_never) {
     GTEST_SKIP() << "no closed form";
   }
   ForRandomShapes(5, [&](const Shape& shape) {
-    if (!figures->second.Hold(shape)) return;
+    if (!figures->Hold(shape)) return;
     const auto run = Simulate(Lowered(shape));
     ASSERT_TRUE(run.ok()) << run.status();
     for (int w = 0; w < shape.p; ++w) {
       EXPECT_EQ(run->workers[static_cast<size_t>(w)].peak_held_outputs_never,
-                figures->second.held_never(shape, w))
+                figures->held_never(shape, w))
           << "w" << w;
     }
   });

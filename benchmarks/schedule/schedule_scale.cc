@@ -10,7 +10,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_format.h"
 #include "schedule/auto.h"
 #include "schedule/generator.h"
@@ -41,17 +43,17 @@ struct Measured {
   double total() const { return generate + lower + verify; }
 };
 
-bool Measure(int microbatches, Measured* measured) {
+absl::Status Measure(int microbatches, Measured* measured) {
   GenerateOptions options;
   options.workers = 256;
   options.stages_per_worker = 4;
   options.microbatches = microbatches;
   const double start = Now();
   const auto compute = Generate("interleaved", options);
-  if (!compute.ok()) return false;
+  if (!compute.ok()) return compute.status();
   const double generated = Now();
   const auto lowered = Lower(*compute, {});
-  if (!lowered.ok()) return false;
+  if (!lowered.ok()) return lowered.status();
   const double lowered_at = Now();
   const Verdict verdict = Verify(*lowered);
   const double verified = Now();
@@ -61,17 +63,18 @@ bool Measure(int microbatches, Measured* measured) {
   measured->generate = generated - start;
   measured->lower = lowered_at - generated;
   measured->verify = verified - lowered_at;
-  return verdict.ok;
+  return verdict.ToStatus();
 }
 
-bool Scale() {
+absl::Status Scale() {
   absl::PrintF("%12s %12s %9s %9s %9s %9s %8s %8s %9s\n", "microbatches",
                "actions", "generate", "lower", "verify", "total", "actions",
                "time", "peak GiB");
   Measured first;
   for (const int microbatches : {1024, 2048, 4096}) {
     Measured now;
-    if (!Measure(microbatches, &now)) return false;
+    const absl::Status measured = Measure(microbatches, &now);
+    if (!measured.ok()) return measured;
     if (first.actions == 0) first = now;
     absl::PrintF(
         "%12d %12d %8.2fs %8.2fs %8.2fs %8.2fs %7.2fx %7.2fx %9.2f\n",
@@ -80,10 +83,10 @@ bool Scale() {
         static_cast<double>(now.actions) / static_cast<double>(first.actions),
         now.total() / first.total(), PeakGiB());
   }
-  return true;
+  return absl::OkStatus();
 }
 
-bool Auto() {
+absl::Status Auto() {
   AutoOptions options;
   options.workers = 16;
   options.microbatches = 128;
@@ -99,7 +102,7 @@ bool Auto() {
   }
   const double start = Now();
   const auto choice = ChooseSchedule(options);
-  if (!choice.ok()) return false;
+  if (!choice.ok()) return choice.status();
   const AutoCandidate& chosen = choice->candidates[choice->chosen];
   double best_fixed = 0;
   for (const AutoCandidate& candidate : choice->candidates) {
@@ -113,12 +116,19 @@ bool Auto() {
       "%.4fx of the best generator's\n",
       Now() - start, choice->candidates.size(), chosen.kind,
       chosen.stages_per_worker, chosen.makespan / best_fixed);
-  return true;
+  return absl::OkStatus();
+}
+
+int Run() {
+  for (const absl::Status& status : {Scale(), Auto()}) {
+    if (status.ok()) continue;
+    absl::FPrintF(stderr, "%s\n", status.ToString());
+    return 1;
+  }
+  return 0;
 }
 
 }  // namespace
 }  // namespace stagecoach::schedule
 
-int main() {
-  return stagecoach::schedule::Scale() && stagecoach::schedule::Auto() ? 0 : 1;
-}
+int main() { return stagecoach::schedule::Run(); }
