@@ -1,6 +1,7 @@
 #include "base/file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -20,6 +21,11 @@ absl::Status Failure(int error, const std::string& path) {
   return absl::ErrnoToStatus(error, absl::StrCat("cannot read \"", path, "\""));
 }
 
+absl::Status TooLong(const std::string& path, int64_t max_bytes) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("\"", path, "\" is longer than ", max_bytes, " bytes"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ReadFile(const std::string& path,
@@ -27,7 +33,13 @@ absl::StatusOr<std::string> ReadFile(const std::string& path,
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return Failure(errno, path);
   const auto closer = absl::MakeCleanup([fd] { close(fd); });
+  struct stat about = {};
   std::string contents;
+  if (fstat(fd, &about) == 0 && S_ISREG(about.st_mode)) {
+    if (about.st_size > max_bytes) return TooLong(path, max_bytes);
+    // Growing by doubling would need twice the memory.
+    contents.reserve(static_cast<size_t>(about.st_size));
+  }
   char buffer[1 << 16];
   while (true) {
     const ssize_t count = read(fd, buffer, sizeof(buffer));
@@ -36,8 +48,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path,
     if (count == 0) return contents;
     contents.append(buffer, static_cast<size_t>(count));
     if (static_cast<int64_t>(contents.size()) > max_bytes) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("\"", path, "\" is longer than ", max_bytes, " bytes"));
+      return TooLong(path, max_bytes);
     }
   }
 }

@@ -5,6 +5,7 @@
 #include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "schedule/formats/check.h"
 #include "schedule/formats/formats.h"
 #include "schedule/generator.h"
 #include "schedule/lowering.h"
@@ -74,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"edge 1->0 gradient", "edge 0->1 activation",
                 "4:11: edges must ascend"},
         BadCase{"edge 1->0 gradient receive_depth=2 pool_slots=3\n", "",
-                "6:1: 0RECV_B0 uses edge 1->0 gradient, which is not among"},
+                "4:73: 0RECV_B0: uses edge 1->0 gradient, which is not among"},
         BadCase{"worker 0:", "worker 1:", "5:8: expected \"0:\""},
         BadCase{"worker 0: 0F0", "worker 0: 0X0",
                 "5:11: \"0X0\" is not an action"},
@@ -128,8 +129,17 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"\"from\": 1", "\"from\": 2",
                 "12:14: \"from\" must be a whole number from 0 to 1"},
         BadCase{"\"1F1\"", "\"1G1\"", "not an action"},
-        BadCase{"[\"0F0\"", "[\"0F9\"", "14:6: microbatch 9 is out of range"},
+        BadCase{"[\"0F0\"", "[\"0F9\"",
+                "14:6: 0F9: microbatch 9 is out of range"},
         BadCase{"[\"0F0\"", "[null", "14:6: not an action"},
+        BadCase{"[\"0F0\"", "[[\"0F0\"]", "14:6: not an action"},
+        BadCase{"[\"0F0\"", "[{\"0F0\": [1]}", "14:6: not an action"},
+        BadCase{"\"actions\": [", "\"actions\": [7,",
+                "13:15: expected a list of actions"},
+        BadCase{"\"actions\": [", "\"actions\": [{\"a\": [\"0F0\"]},",
+                "13:15: expected a list of actions"},
+        BadCase{"\"actions\": [", "\"actions\": {}, \"lists\": [",
+                "unknown member"},
         BadCase{"\"actions\": [", "\"actions\": [[],",
                 "\"actions\" must be an array of 2 lists"},
         BadCase{"\"send_budget\": 2", "\"send_budget\": 0",
@@ -192,6 +202,34 @@ TEST(BadFileTest, IsRefusedWithTheFilesName) {
   EXPECT_THAT(Refusal(ParseAny("{}", "a.json")), HasSubstr("a.json:1:1:"));
   EXPECT_THAT(Refusal(ParseAny(std::string("\x08\x01\x12\xff", 4), "a.pb")),
               HasSubstr("a.pb:1:1: not a protobuf schedule, or not all of it"));
+}
+
+// The limit is found out where the list exceeds it: no input is as large in
+// memory as it claims to be.
+TEST(TooLongTest, OneActionTooManyIsRefused) {
+  Schedule header = Sample();
+  header.actions.clear();
+  formats::ActionCheck check(header);
+  Action action;
+  action.stage = StageIndex(0);
+  action.microbatch = MicrobatchIndex(0);
+  int64_t accepted = 0;
+  while (check.Problem(action).empty()) ++accepted;
+  EXPECT_EQ(accepted, kMaxActions);
+  EXPECT_THAT(check.Problem(action),
+              HasSubstr("0F0: one action more than the limit of 64000000"));
+}
+
+TEST(TooLongTest, NumbersOfAMessageAreCountedBeforeItIsParsed) {
+  const std::string bytes(3 * kMaxActions + (size_t{1} << 24) + 1, '\x08');
+  EXPECT_THAT(Refusal(ParseProtoBytes(bytes)), HasSubstr("more numbers"));
+}
+
+TEST(TooLongTest, APlacementLongerThanItsStagesIsNotReadToItsEnd) {
+  EXPECT_THAT(Refusal(ParseText("stagecoach-schedule 1 kind=custom workers=2 "
+                                "stages_per_worker=1 microbatches=1 "
+                                "send_budget=0\nplacement 0 1 0 x")),
+              HasSubstr("2:15: placement has 3 stages"));
 }
 
 // Replays the fuzz target on damaged schedules of each form.

@@ -25,13 +25,12 @@ bool IsPlanned(const Schedule& schedule, const EdgeId& edge) {
 std::string CommunicationProblem(const Schedule& schedule,
                                  const Action& action) {
   if (!schedule.lowered()) {
-    return absl::StrCat(ToString(action),
-                        " is communication, but send_budget is 0; set it, or "
-                        "leave communication to lowering");
+    return "is communication, but send_budget is 0; set it, or leave "
+           "communication to lowering";
   }
   const EdgeId edge = schedule.EdgeOf(action);
   if (edge.from == edge.to || IsPlanned(schedule, edge)) return "";
-  return absl::StrCat(ToString(action), " uses edge ", ToString(edge),
+  return absl::StrCat("uses edge ", ToString(edge),
                       ", which is not among the edges");
 }
 
@@ -100,19 +99,16 @@ std::string EdgeProblem(const Schedule& schedule, const EdgePlan& plan) {
   return "";
 }
 
-std::string WholeProblem(const Schedule& schedule) {
-  int64_t count = 0;
-  for (const std::vector<Action>& list : schedule.actions) {
-    count += static_cast<int64_t>(list.size());
-    for (const Action& action : list) {
-      if (!IsCommunication(action.kind)) continue;
-      std::string problem = CommunicationProblem(schedule, action);
-      if (!problem.empty()) return problem;
-    }
+std::string ActionCheck::Problem(const Action& action) {
+  std::string problem = ActionProblem(schedule_, action);
+  if (problem.empty() && IsCommunication(action.kind)) {
+    problem = CommunicationProblem(schedule_, action);
   }
-  if (count <= kMaxActions) return "";
-  return absl::StrCat("the schedule has ", count, " actions; the limit is ",
-                      kMaxActions);
+  if (problem.empty() && ++count_ > kMaxActions) {
+    problem = absl::StrCat("one action more than the limit of ", kMaxActions);
+  }
+  if (problem.empty()) return "";
+  return absl::StrCat(ToString(action), ": ", problem);
 }
 
 }  // namespace stagecoach::schedule::formats

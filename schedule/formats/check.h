@@ -29,10 +29,24 @@ bool ParseDirection(absl::string_view name, Direction* direction);
 std::string KindProblem(absl::string_view kind);
 // Indices of `plan`, and that it comes after the plans that are there already.
 std::string EdgeProblem(const Schedule& schedule, const EdgePlan& plan);
-// What only the whole shows: too many actions, communication in a schedule that
-// is not lowered, an edge that is used but not planned. This is also how
-// input is found out that was cut between two fields.
-std::string WholeProblem(const Schedule& schedule);
+
+// Looks at each action as it is read, so that a list that is too long is
+// refused before it fills the memory. Not thread-safe.
+class ActionCheck {
+ public:
+  // `schedule` must outlive it; its header and edges are read before the first
+  // action is.
+  explicit ActionCheck(const Schedule& schedule) : schedule_(schedule) {}
+
+  // "2F9: microbatch 9 is out of range ...": an index, communication without
+  // send_budget or on an edge that is not planned (input may have been cut
+  // between two fields), or one action too many.
+  std::string Problem(const Action& action);
+
+ private:
+  const Schedule& schedule_;
+  int64_t count_ = 0;
+};
 
 }  // namespace stagecoach::schedule::formats
 

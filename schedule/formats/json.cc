@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,6 +48,77 @@ const std::vector<std::string>& EdgeMembers() {
   return *names;
 }
 
+// Thrown and caught by JsonParser only.
+struct TooMany {
+  std::string message;
+};
+
+// Takes the actions out of the document while it is parsed: as JSON values they
+// would need ten times the memory, and there may be millions. Keeps the text of
+// none; the first element that is no list or no action is known by its place.
+class ActionTaker {
+ public:
+  struct Place {
+    size_t list = 0;
+    size_t position = 0;
+  };
+
+  // The parser's callback: whether the document is to have this value. Depth 1
+  // is a member of the document, 2 a list in "actions", 3 an action.
+  bool Keep(int depth, json::parse_event_t event, const json& parsed) {
+    using Event = json::parse_event_t;
+    if (event == Event::object_end || event == Event::array_end) return true;
+    if (event == Event::key) {
+      if (depth == 1) in_actions_ = parsed == "actions";
+      return CountOther();
+    }
+    if (!in_actions_ || depth < 2) return CountOther();
+    if (no_list_ || no_action_) return false;
+    if (depth == 2 && event == Event::array_start) {
+      lists_.emplace_back();
+      return CountOther();
+    }
+    if (depth == 2) no_list_ = lists_.size();
+    if (depth == 3) Take(event, parsed);
+    return false;
+  }
+
+  const std::optional<size_t>& no_list() const { return no_list_; }
+  const std::optional<Place>& no_action() const { return no_action_; }
+  std::vector<std::vector<Action>>& lists() { return lists_; }
+
+ private:
+  static constexpr int64_t kMaxOther = int64_t{1} << 24;
+
+  bool CountOther() {
+    if (++others_ <= kMaxOther) return true;
+    throw TooMany{absl::StrCat("more than ", kMaxOther,
+                               " values that are no actions; no schedule has "
+                               "so many")};
+  }
+
+  void Take(json::parse_event_t event, const json& parsed) {
+    Action action;
+    if (event != json::parse_event_t::value || !parsed.is_string() ||
+        !ParseAction(parsed.get_ref<const std::string&>(), &action)) {
+      no_action_ = Place{lists_.size() - 1, lists_.back().size()};
+      return;
+    }
+    if (++count_ > kMaxActions) {
+      throw TooMany{
+          absl::StrCat("more actions than the limit of ", kMaxActions)};
+    }
+    lists_.back().push_back(action);
+  }
+
+  bool in_actions_ = false;
+  int64_t others_ = 0;
+  int64_t count_ = 0;
+  std::optional<size_t> no_list_;
+  std::optional<Place> no_action_;
+  std::vector<std::vector<Action>> lists_;
+};
+
 class JsonParser {
  public:
   explicit JsonParser(absl::string_view text) : text_(text) {}
@@ -57,10 +129,6 @@ class JsonParser {
     SC_RETURN_IF_ERROR(ReadPlacement());
     SC_RETURN_IF_ERROR(ReadEdges());
     SC_RETURN_IF_ERROR(ReadActions());
-    if (std::string problem = formats::WholeProblem(schedule_);
-        !problem.empty()) {
-      return Error(top_, "actions", problem);
-    }
     return std::move(schedule_);
   }
 
@@ -80,7 +148,13 @@ class JsonParser {
 
   absl::Status ReadDocument() {
     try {
-      document_ = json::parse(text_.begin(), text_.end());
+      document_ = json::parse(
+          text_.begin(), text_.end(),
+          [this](int depth, json::parse_event_t event, const json& parsed) {
+            return taker_.Keep(depth, event, parsed);
+          });
+    } catch (const TooMany& too_many) {
+      return ErrorAt(text_, 0, too_many.message);
     } catch (const json::parse_error& error) {
       return ErrorAt(text_, error.byte == 0 ? 0 : error.byte - 1,
                      absl::StrCat("not JSON: ", error.what()));
@@ -241,42 +315,46 @@ class JsonParser {
 
   absl::Status ReadActions() {
     const json& lists = document_["actions"];
+    if (lists.is_array() && taker_.no_list()) {
+      return ErrorAt(text_,
+                     Element(PlaceOf(top_, "actions"), *taker_.no_list()),
+                     "expected a list of actions");
+    }
+    if (lists.is_array() && taker_.no_action()) {
+      return ActionError(*taker_.no_action(), "not an action, as \"2F0\" is");
+    }
     if (!lists.is_array() ||
         lists.size() != static_cast<size_t>(schedule_.workers)) {
       return Error(top_, "actions",
                    absl::StrCat("\"actions\" must be an array of ",
                                 schedule_.workers, " lists, one per worker"));
     }
-    for (size_t w = 0; w < lists.size(); ++w) {
-      if (!lists[w].is_array()) {
-        return ErrorAt(text_, Element(PlaceOf(top_, "actions"), w),
-                       "expected a list of actions");
-      }
-      std::vector<Action>& list = schedule_.actions.emplace_back();
-      list.reserve(lists[w].size());
-      for (size_t i = 0; i < lists[w].size(); ++i) {
-        Action action;
-        if (std::string problem = ReadAction(lists[w][i], &action);
-            !problem.empty()) {
-          return ErrorAt(
-              text_, Element(Element(PlaceOf(top_, "actions"), w), i), problem);
+    schedule_.actions = std::move(taker_.lists());
+    return CheckActions();
+  }
+
+  absl::Status CheckActions() const {
+    formats::ActionCheck check(schedule_);
+    for (size_t w = 0; w < schedule_.actions.size(); ++w) {
+      const std::vector<Action>& list = schedule_.actions[w];
+      for (size_t i = 0; i < list.size(); ++i) {
+        if (std::string problem = check.Problem(list[i]); !problem.empty()) {
+          return ActionError({w, i}, problem);
         }
-        list.push_back(action);
       }
     }
     return absl::OkStatus();
   }
 
-  std::string ReadAction(const json& value, Action* action) const {
-    if (!value.is_string() ||
-        !ParseAction(value.get_ref<const std::string&>(), action)) {
-      return "not an action, as \"2F0\" is";
-    }
-    return ActionProblem(schedule_, *action);
+  absl::Status ActionError(const ActionTaker::Place& place,
+                           absl::string_view message) const {
+    const size_t list_at = Element(PlaceOf(top_, "actions"), place.list);
+    return ErrorAt(text_, Element(list_at, place.position), message);
   }
 
   const absl::string_view text_;
-  json document_;
+  ActionTaker taker_;
+  json document_;  // without the actions
   Members top_;
   Schedule schedule_;
 };

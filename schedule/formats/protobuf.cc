@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -35,6 +36,16 @@ bool FromProtoKind(int number, ActionKind* kind) {
   }
   *kind = static_cast<ActionKind>(number - 1);
   return true;
+}
+
+// Of a message: three for each action, and room for the rest.
+constexpr int64_t kMaxNumbers = 3 * kMaxActions + (int64_t{1} << 24);
+
+// At least as many as parsing makes: each number's last byte is below 128.
+int64_t CountNumbers(absl::string_view bytes) {
+  return std::count_if(bytes.begin(), bytes.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 128;
+  });
 }
 
 absl::Status Invalid(absl::string_view field, absl::string_view message) {
@@ -103,7 +114,7 @@ absl::Status ReadEdge(const v1::EdgePlan& proto, const std::string& field,
 }
 
 absl::Status ReadList(const v1::ActionList& proto, const std::string& field,
-                      Schedule* schedule) {
+                      formats::ActionCheck* check, Schedule* schedule) {
   SC_RETURN_IF_ERROR(RefuseUnknown(proto, field));
   if (proto.stage_size() != proto.kind_size() ||
       proto.microbatch_size() != proto.kind_size()) {
@@ -119,10 +130,8 @@ absl::Status ReadList(const v1::ActionList& proto, const std::string& field,
     }
     action.stage = StageIndex(proto.stage(i));
     action.microbatch = MicrobatchIndex(proto.microbatch(i));
-    if (std::string problem = ActionProblem(*schedule, action);
-        !problem.empty()) {
-      return Invalid(absl::StrCat(field, " action ", i),
-                     absl::StrCat(ToString(action), ": ", problem));
+    if (std::string problem = check->Problem(action); !problem.empty()) {
+      return Invalid(absl::StrCat(field, " action ", i), problem);
     }
   }
   schedule->actions.push_back(std::move(list));
@@ -169,16 +178,14 @@ absl::StatusOr<Schedule> FromProto(const v1::Schedule& proto) {
     SC_RETURN_IF_ERROR(
         ReadEdge(proto.edges(e), absl::StrCat("edges[", e, "]"), &schedule));
   }
+  formats::ActionCheck check(schedule);
   if (proto.actions_size() != schedule.workers) {
     return Invalid("actions", absl::StrCat(proto.actions_size(), " lists for ",
                                            schedule.workers, " workers"));
   }
   for (int w = 0; w < proto.actions_size(); ++w) {
-    SC_RETURN_IF_ERROR(ReadList(proto.actions(w),
-                                absl::StrCat("actions[", w, "]"), &schedule));
-  }
-  if (std::string problem = formats::WholeProblem(schedule); !problem.empty()) {
-    return Invalid("actions", problem);
+    SC_RETURN_IF_ERROR(ReadList(
+        proto.actions(w), absl::StrCat("actions[", w, "]"), &check, &schedule));
   }
   return schedule;
 }
@@ -195,6 +202,10 @@ std::string ToProtoBytes(const Schedule& schedule) {
 }
 
 absl::StatusOr<Schedule> ParseProtoBytes(absl::string_view bytes) {
+  if (CountNumbers(bytes) > kMaxNumbers) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "more numbers than the limit of ", kMaxActions, " actions allows"));
+  }
   v1::Schedule proto;
   if (bytes.size() > std::numeric_limits<int>::max() ||
       !proto.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {

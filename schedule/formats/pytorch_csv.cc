@@ -76,7 +76,8 @@ absl::Status NotAnAction(absl::string_view text, size_t offset,
 absl::Status CsvParser::Place(const Action& action, size_t offset) {
   // Each stage and each microbatch has a cell of its own, and a cell and its
   // comma at least four bytes.
-  const size_t most = text_.size() / 4 + 1;
+  const size_t most =
+      std::min(text_.size() / 4 + 1, static_cast<size_t>(kMaxActions));
   if (action.stage.index() >= most || action.microbatch.index() >= most) {
     return ErrorAt(text_, offset,
                    absl::StrCat(ToString(action),

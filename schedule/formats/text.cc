@@ -178,7 +178,9 @@ class TextParser {
   absl::Status ParsePlacement() {
     if (!scanner_.NextLine()) return CutShort();
     SC_RETURN_IF_ERROR(Expect("placement"));
-    while (!scanner_.AtEndOfLine()) {
+    const size_t stages = static_cast<size_t>(schedule_.workers) *
+                          static_cast<size_t>(schedule_.stages_per_worker);
+    while (schedule_.placement.size() <= stages && !scanner_.AtEndOfLine()) {
       const absl::string_view word = scanner_.Word();
       int worker = 0;
       if (!formats::ParseNumber(word, 0, schedule_.workers - 1, &worker)) {
@@ -208,10 +210,6 @@ class TextParser {
       return scanner_.Error(absl::StrCat("only ", schedule_.actions.size(),
                                          " of ", schedule_.workers,
                                          " workers have a line"));
-    }
-    if (std::string problem = formats::WholeProblem(schedule_);
-        !problem.empty()) {
-      return scanner_.Error(problem);
     }
     return ExpectEndOfLine();
   }
@@ -260,9 +258,8 @@ class TextParser {
         return scanner_.Error(absl::StrCat(
             "\"", Shown(word), "\" is not an action, as \"2F0\" is"));
       }
-      if (std::string problem = ActionProblem(schedule_, action);
-          !problem.empty()) {
-        return scanner_.Error(absl::StrCat(ToString(action), ": ", problem));
+      if (std::string problem = check_.Problem(action); !problem.empty()) {
+        return scanner_.Error(problem);
       }
       list.push_back(action);
     }
@@ -271,6 +268,7 @@ class TextParser {
 
   Scanner scanner_;
   Schedule schedule_;
+  formats::ActionCheck check_{schedule_};
 };
 
 void AppendAction(const Action& action, std::string* text) {
