@@ -93,6 +93,17 @@ void AddGenerate(CLI::App* group, Context* context) {
   verb->add_option("--stages-per-worker", arguments->shape.stages_per_worker,
                    "Stages of each worker (V)")
       ->check(CLI::PositiveNumber);
+  verb->add_option("--max-in-flight", arguments->shape.max_in_flight,
+                   "Most microbatches in flight on a worker (zb-h2)")
+      ->check(CLI::PositiveNumber);
+  verb->add_option(
+          "--group-size", arguments->shape.group_size,
+          "Microbatches that pass a stage before the next stage's turn "
+          "(interleaved; default P)")
+      ->check(CLI::PositiveNumber);
+  verb->add_flag("--published-order", arguments->shape.published_order,
+                 "As published, also where that does not add up microbatches "
+                 "in ascending order (gpipe, looped-bfs)");
   verb->add_option("--send-budget", arguments->lowering.send_budget,
                    "Unacknowledged transfers per edge (K, default 2)")
       ->check(CLI::PositiveNumber);

@@ -71,6 +71,33 @@ TEST(ScheduleGenerateTest, TakesBudgetTiedAndStages) {
   EXPECT_THAT(result.out, HasSubstr("REDUCE_TIED"));
 }
 
+// Peaks in flight, by worker.
+Json Peaks(const std::string& file) {
+  return RunClient({"schedule", "verify", file, "-o", "json"})
+      .document()["peak_in_flight"];
+}
+
+TEST(ScheduleGenerateTest, TakesWhatOnlySomeKindsTake) {
+  EXPECT_EQ(Peaks(ScheduleFile("zb-h2")), Json({7, 7, 7, 7}));
+  EXPECT_EQ(Peaks(ScheduleFile("zb-h2", {"--max-in-flight", "5"})),
+            Json({5, 5, 5, 5}));
+  EXPECT_THAT(Generate("1f1b", {"--max-in-flight", "5"}).error,
+              HasSubstr("\"1f1b\" takes no max_in_flight"));
+
+  // worker s: 2(P-1-s) + (V-1)N + 1 chunks
+  EXPECT_EQ(Peaks(ScheduleFile("interleaved", {"--stages-per-worker", "2"})),
+            Json({11, 9, 7, 5}));
+  EXPECT_EQ(Peaks(ScheduleFile("interleaved", {"--stages-per-worker", "2",
+                                               "--group-size", "8"})),
+            Json({15, 13, 11, 9}));
+  EXPECT_EQ(Generate("zbv", {"--group-size", "2"}).exit_code, 2);
+
+  const std::string published = ScheduleFile("gpipe", {"--published-order"});
+  EXPECT_EQ(RunClient({"schedule", "verify", published, "-o", "json"})
+                .document()["ascending_accumulation"],
+            false);
+}
+
 TEST(ScheduleGenerateTest, RefusesWhatItCannotDo) {
   EXPECT_EQ(Generate("1f1b", {"-o", "table"}).exit_code, 2);
   EXPECT_THAT(Generate("1fb1").error, HasSubstr("did you mean \"1f1b\"?"));

@@ -79,6 +79,26 @@ TEST(AutoTest, OptionsThatDoNotFitAreRefused) {
               HasSubstr("none was tried"));
 }
 
+SimulateResult Simulated(const AutoOptions& options, const Schedule& schedule) {
+  const StageProfile& profile =
+      options.profiles[static_cast<size_t>(schedule.stages_per_worker - 1)];
+  SimulateOptions simulate;
+  simulate.costs = profile.costs;
+  simulate.bytes = profile.bytes;
+  simulate.latency = options.latency;
+  simulate.bandwidth = options.bandwidth;
+  return *Simulate(schedule, simulate);
+}
+
+bool Fits(const AutoOptions& options, const SimulateResult& run) {
+  return std::all_of(run.workers.begin(), run.workers.end(),
+                     [&options](const WorkerTimes& worker) {
+                       return options.memory_limit_bytes == 0 ||
+                              worker.peak_in_flight_bytes <=
+                                  options.memory_limit_bytes;
+                     });
+}
+
 // Does not use what ChooseSchedule says of its candidates.
 double BestFixed(const AutoOptions& options) {
   double best = std::numeric_limits<double>::infinity();
@@ -90,20 +110,9 @@ double BestFixed(const AutoOptions& options) {
       shape.workers = options.workers;
       shape.stages_per_worker = v;
       shape.microbatches = options.microbatches;
-      SimulateOptions simulate;
-      simulate.costs = options.profiles[static_cast<size_t>(v - 1)].costs;
-      simulate.bytes = options.profiles[static_cast<size_t>(v - 1)].bytes;
-      simulate.latency = options.latency;
-      simulate.bandwidth = options.bandwidth;
-      const auto run =
-          Simulate(*Lower(*Generate(generator.kind, shape), {}), simulate);
-      const bool fits = std::all_of(run->workers.begin(), run->workers.end(),
-                                    [&options](const WorkerTimes& worker) {
-                                      return options.memory_limit_bytes == 0 ||
-                                             worker.peak_in_flight_bytes <=
-                                                 options.memory_limit_bytes;
-                                    });
-      if (fits) best = std::min(best, run->makespan);
+      const SimulateResult run =
+          Simulated(options, *Lower(*Generate(generator.kind, shape), {}));
+      if (Fits(options, run)) best = std::min(best, run.makespan);
     }
   }
   return best;
@@ -143,11 +152,13 @@ TEST(AutoTest, IsNeverSlowerThanTheBestFixedScheduleAtTheSameLimit) {
     ASSERT_TRUE(choice.ok()) << choice.status();
     const double best = BestFixed(options);
     const AutoCandidate& chosen = choice->candidates[choice->chosen];
-    EXPECT_LE(chosen.makespan, best) << "seed " << seed << ", case " << i;
-    faster += chosen.makespan < 0.99 * best ? 1 : 0;
-    if (options.memory_limit_bytes > 0) {
-      EXPECT_LE(chosen.peak_in_flight_bytes, options.memory_limit_bytes);
-    }
+    SCOPED_TRACE(::testing::Message() << "seed " << seed << ", case " << i);
+    const SimulateResult run = Simulated(options, choice->schedule);
+    EXPECT_LE(run.makespan, best);
+    EXPECT_EQ(run.makespan, chosen.makespan);
+    EXPECT_TRUE(Fits(options, run));
+    EXPECT_EQ(Verify(choice->schedule).ToStatus(), absl::OkStatus());
+    faster += run.makespan < 0.99 * best ? 1 : 0;
   }
   // And it is worth its while: greedy lists win on uneven costs.
   EXPECT_GE(faster, 20);
