@@ -54,7 +54,7 @@ struct TooMany {
 };
 
 // Takes the actions out of the document while it is parsed: as JSON values they
-// would need ten times the memory, and there may be millions. Keeps the text of
+// would need six times the memory, and there may be millions. Keeps the text of
 // none; the first element that is no list or no action is known by its place.
 class ActionTaker {
  public:
