@@ -130,10 +130,13 @@ void Log(LogLevel level, absl::string_view message, const LogFields& fields) {
   const std::shared_ptr<Logger> logger = Current().Get();
   const spdlog::level::level_enum spdlog_level = ToSpdlog(level);
   if (!logger->sink.should_log(spdlog_level)) return;
-  const std::string line = logger->options.json
-                               ? JsonLine(*logger, level, message, fields)
-                               : TextLine(*logger, level, message, fields);
+  std::string line = logger->options.json
+                         ? JsonLine(*logger, level, message, fields)
+                         : TextLine(*logger, level, message, fields);
   logger->sink.log(spdlog_level, spdlog::string_view_t(line));
+  if (logger->options.observer == nullptr) return;
+  line += '\n';
+  logger->options.observer(fields, line);
 }
 
 }  // namespace

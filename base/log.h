@@ -2,6 +2,7 @@
 #define STAGECOACH_BASE_LOG_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -33,6 +34,9 @@ struct LogOptions {
   bool json = false;
   // Put before each line, for example "coordinator" or "worker w1".
   std::string process;
+  // Gets each line that is written, with its newline, on the thread that wrote
+  // it. Must not block and not log.
+  std::function<void(const LogFields& fields, absl::string_view line)> observer;
 };
 
 // "debug", "info", "warning", "error", "off".

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
@@ -91,6 +92,22 @@ TEST_F(LogTest, DropsLinesBelowItsLevel) {
   EXPECT_NE(StderrOf([] { LogWarning("yes"); }), "");
   Init(LogLevel::kOff, false);
   EXPECT_EQ(StderrOf([] { LogError("no"); }), "");
+}
+
+TEST_F(LogTest, ObserverGetsTheLinesThatAreWritten) {
+  std::string seen;
+  LogOptions options;
+  options.level = LogLevel::kInfo;
+  options.observer = [&seen](const LogFields& fields, absl::string_view line) {
+    absl::StrAppend(&seen, fields.job, "|", line);
+  };
+  InitLog(options);
+  const std::string out = StderrOf([] {
+    LogDebug("no");
+    LogWarning("late", AllFields());
+  });
+  Init(LogLevel::kInfo, false);
+  EXPECT_EQ(seen, "j1|" + out);
 }
 
 TEST(ParseLogLevelTest, KnowsFiveWords) {

@@ -85,7 +85,7 @@ class SpawnPlan {
   SpawnPlan(const SpawnPlan&) = delete;
   SpawnPlan& operator=(const SpawnPlan&) = delete;
 
-  void OwnGroupAndDefaultSignals() {
+  void OwnGroupAndDefaultSignals(bool own_session) {
     sigset_t none;
     sigemptyset(&none);
     sigset_t to_default;
@@ -96,9 +96,11 @@ class SpawnPlan {
     posix_spawnattr_setpgroup(&attributes, 0);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &to_default);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP |
-                                              POSIX_SPAWN_SETSIGMASK |
-                                              POSIX_SPAWN_SETSIGDEF);
+    // A session's first process leads a group of its own anyway.
+    const int place = own_session ? POSIX_SPAWN_SETSID : POSIX_SPAWN_SETPGROUP;
+    posix_spawnattr_setflags(&attributes,
+                             static_cast<short>(place | POSIX_SPAWN_SETSIGMASK |
+                                                POSIX_SPAWN_SETSIGDEF));
   }
 
   void Streams(const SpawnOptions& options, int stdout_fd) {
@@ -112,6 +114,10 @@ class SpawnPlan {
       posix_spawn_file_actions_addopen(&actions, STDERR_FILENO,
                                        options.stderr_file.c_str(),
                                        O_WRONLY | O_CREAT | O_APPEND, 0644);
+      if (options.stdout_to_stderr_file && stdout_fd < 0) {
+        posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO,
+                                         STDOUT_FILENO);
+      }
     }
     posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
   }
@@ -164,7 +170,7 @@ absl::StatusOr<ChildProcess> ChildProcess::Spawn(const SpawnOptions& options) {
     return absl::ErrnoToStatus(errno, "cannot make a pipe for a child process");
   }
   SpawnPlan plan;
-  plan.OwnGroupAndDefaultSignals();
+  plan.OwnGroupAndDefaultSignals(options.own_session);
   plan.Streams(options, pipe_fds[1]);
   const std::vector<std::string> arguments = ArgumentsOf(options);
   const std::vector<std::string> environment = EnvironmentOf(options);
@@ -291,6 +297,11 @@ int ChildProcess::Stop(absl::Duration grace) {
   kill(pid_, SIGKILL);
   Reap(0);
   return exit_code_;
+}
+
+pid_t ChildProcess::Release() {
+  CloseIfOpen(&stdout_fd_);
+  return std::exchange(pid_, -1);
 }
 
 void DieWithParent(pid_t parent) {

@@ -21,10 +21,15 @@ struct SpawnOptions {
   std::vector<std::pair<std::string, std::string>> environment;
   // Where stderr goes; empty: inherited. Appended to.
   std::string stderr_file;
-  // stdout is a pipe that ReadLine reads; otherwise inherited.
+  // stdout is a pipe that ReadLine reads; otherwise it goes where stderr goes
+  // if `stdout_to_stderr_file`, else it is inherited.
   bool pipe_stdout = false;
+  bool stdout_to_stderr_file = false;
   // Adds `--die-with-parent=<our pid>`; false for programs that do not know it.
   bool die_with_parent = true;
+  // A session of its own: the end of our terminal does not reach it. For
+  // children that are to outlive us (see Release).
+  bool own_session = false;
 };
 
 // A child process started by posix_spawn (safe after gRPC has started, fork is
@@ -58,6 +63,9 @@ class ChildProcess {
   absl::StatusOr<int> Wait(absl::Duration timeout);
   // SIGTERM, `grace`, then SIGKILL (which ends a stopped process too); reaps.
   int Stop(absl::Duration grace);
+  // Lets the child go: it is neither ended nor reaped by this object any more,
+  // and its output is not read. Its id; -1 if it was reaped already.
+  pid_t Release();
 
  private:
   ChildProcess(pid_t pid, int stdout_fd, std::string program)

@@ -74,12 +74,38 @@ TEST(ChildProcessTest, AppendsStderrToAFile) {
   EXPECT_EQ(contents.str(), "complaint\ncomplaint\n");
 }
 
+TEST(ChildProcessTest, StdoutMayGoWhereStderrGoes) {
+  SpawnOptions options = ChildThat({"echo", "one"});
+  options.pipe_stdout = false;
+  options.stdout_to_stderr_file = true;
+  options.stderr_file = testing::TempDir() + "/process_test_both";
+  unlink(options.stderr_file.c_str());
+  EXPECT_EQ(*MustSpawn(options).Wait(kPatience), 7);
+  std::ifstream file(options.stderr_file);
+  std::string line;
+  EXPECT_TRUE(std::getline(file, line));
+  EXPECT_EQ(line, "one");
+}
+
 TEST(ChildProcessTest, SaysWhichProgramCannotBeStarted) {
   SpawnOptions options;
   options.program = "/nowhere/worker";
   const absl::Status status = ChildProcess::Spawn(options).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_TRUE(absl::StrContains(status.message(), "/nowhere/worker")) << status;
+}
+
+TEST(ChildProcessTest, RunsInASessionOfItsOwnIfAskedTo) {
+  SpawnOptions options;
+  options.program = "/bin/sleep";
+  options.arguments = {"1000"};
+  options.die_with_parent = false;
+  ChildProcess ours = MustSpawn(options);
+  EXPECT_EQ(getsid(ours.pid()), getsid(0));
+  options.own_session = true;
+  ChildProcess its_own = MustSpawn(options);
+  EXPECT_EQ(getsid(its_own.pid()), its_own.pid());
+  EXPECT_EQ(getpgid(its_own.pid()), its_own.pid());
 }
 
 TEST(ChildProcessTest, RunsInAProcessGroupOfItsOwn) {
