@@ -334,7 +334,12 @@ absl::Status ClusterState::Transition(JobRecord& job, JobState to,
 }
 
 absl::Status ClusterState::Apply(const Event& event) {
-  return std::visit(Applier{*this, event.at}, event.body);
+  SC_RETURN_IF_ERROR(std::visit(Applier{*this, event.at}, event.body));
+  if (const std::string* job_id = JobOf(event.body); job_id != nullptr) {
+    JobRecord& job = jobs_.at(*job_id);
+    job.history.push_back(HistoryEntryOf(event, job.revision));
+  }
+  return absl::OkStatus();
 }
 
 const WorkerRecord* ClusterState::FindWorker(const std::string& name) const {

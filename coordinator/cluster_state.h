@@ -12,6 +12,7 @@
 #include "base/ids.h"
 #include "coordinator/event.h"
 #include "coordinator/failure.h"
+#include "coordinator/job_history.h"
 #include "coordinator/job_state.h"
 #include "coordinator/natural_order.h"
 
@@ -68,7 +69,9 @@ struct JobRecord {
   std::optional<double> evaluation_loss;  // after the last step
   absl::Time placed = absl::InfinitePast();
   absl::Time finished = absl::InfinitePast();
-  int64_t revision = 0;  // grows with every change
+  int64_t revision = 0;  // grows by one with every change
+  // Every change, from revision 1 on.
+  std::vector<JobHistoryEntry> history;
 
   // -1 if the worker has no part in the job.
   int IndexOf(const std::string& worker) const;

@@ -46,6 +46,13 @@ std::string Dump(const FailureCause& cause) {
                       "\n");
 }
 
+std::string Dump(const JobHistoryEntry& entry) {
+  return absl::StrCat("  event ", entry.revision, " ", entry.kind, " ",
+                      entry.step, " ", absl::FormatTime(entry.at), " ",
+                      entry.details == nullptr ? "" : entry.details->message,
+                      "\n");
+}
+
 std::string Dump(const JobRecord& job) {
   std::string text = absl::StrCat(
       "job ", job.id, " ", job.request_id, " ", JobStateName(job.state),
@@ -65,6 +72,7 @@ std::string Dump(const JobRecord& job) {
   for (const JobWorkerRecord& worker : job.workers) text += Dump(worker);
   for (const StepRecord& step : job.steps) text += Dump(step);
   if (job.cause.has_value()) text += Dump(*job.cause);
+  for (const JobHistoryEntry& entry : job.history) text += Dump(entry);
   for (const v1::ParameterDigest& parameter : job.parameters) {
     absl::StrAppend(&text, "  ", parameter.ShortDebugString(), "\n");
   }

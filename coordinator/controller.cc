@@ -35,6 +35,7 @@ void Controller::Post(std::function<void()> task) {
   executor_->Add([this, task = std::move(task)] {
     task();
     NotifyWatchers();
+    OfferToReaders();
   });
 }
 
@@ -139,9 +140,11 @@ void Controller::StopNow(const absl::Status& status) {
   for (const auto& [job, watches] : watches_) {
     for (const WatchRecord& watch : watches) watch.watcher->End(status);
   }
+  for (const ReaderRecord& entry : readers_) entry.reader->End(status);
   for (const auto& [query, request] : memory_requests_) request.reply(status);
   // Sessions and runs are left to callers that are still looking at them.
   watches_.clear();
+  readers_.clear();
   memory_requests_.clear();
 }
 

@@ -18,6 +18,8 @@
 #include "base/serial_executor.h"
 #include "coordinator/cluster_state.h"
 #include "coordinator/failure.h"
+#include "coordinator/job_logs.h"
+#include "coordinator/job_reader.h"
 #include "coordinator/job_run.h"
 #include "coordinator/journal.h"
 #include "coordinator/links.h"
@@ -105,6 +107,13 @@ class Controller {
                       Reply<v1::GetMemoryStatsResponse> reply);
   void Watch(v1::WatchJobRequest request, std::shared_ptr<JobWatcher> watcher);
   void Unwatch(std::shared_ptr<JobWatcher> watcher);
+  // Lets `reader` read the job's events or logs until it has ended or is told
+  // to stop.
+  void Read(const v1::ClientVersion& version, const std::string& job_id,
+            std::shared_ptr<JobReader> reader);
+  // What the reader had under way has been sent.
+  void ReadOn(std::shared_ptr<JobReader> reader);
+  void StopReading(std::shared_ptr<JobReader> reader);
 
   // ---- on the executor, or while it rests ----
   const ClusterState& state() const { return state_; }
@@ -135,6 +144,10 @@ class Controller {
     absl::Time deadline;
     Reply<v1::GetMemoryStatsResponse> reply;
   };
+  struct ReaderRecord {
+    std::shared_ptr<JobReader> reader;
+    std::string job_id;
+  };
   struct WatchRecord {
     std::shared_ptr<JobWatcher> watcher;
     int64_t next_step = 0;
@@ -160,6 +173,7 @@ class Controller {
   void HandleWorkerFailed(const Session& session,
                           const v1::WorkerFailed& failed);
   void HandleAnswer(const Session& session, const v1::WorkerMessage& message);
+  void HandleLog(const Session& session, const v1::LogChunk& chunk);
   void NoteHeardOf(Session& session);
   bool PassesFence(const Session& session, const v1::WorkerMessage& message);
   // The run whose stages the worker holds; null if none.
@@ -210,6 +224,7 @@ class Controller {
   void WatchNow(const v1::WatchJobRequest& request,
                 std::shared_ptr<JobWatcher> watcher);
   void NotifyWatchers();
+  void OfferToReaders();
   std::string RunningOrLatest() const;
   // False once the watch has ended.
   bool Update(const JobRecord& job, WatchRecord& watch);
@@ -237,6 +252,8 @@ class Controller {
   std::map<std::string, std::shared_ptr<const PlannedJob>> plans_;
   std::map<std::string, Run> runs_;                          // by job
   std::map<std::string, std::vector<WatchRecord>> watches_;  // by job
+  std::vector<ReaderRecord> readers_;
+  JobLogs logs_;
   std::map<int64_t, MemoryRequest> memory_requests_;
   int64_t last_query_ = 0;
 };

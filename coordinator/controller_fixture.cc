@@ -36,6 +36,8 @@ std::string KindOf(const v1::CoordinatorMessage& message) {
       return "profile";
     case v1::CoordinatorMessage::kReschedule:
       return "reschedule";
+    case v1::CoordinatorMessage::kLogAcknowledged:
+      return "log";
     case v1::CoordinatorMessage::MESSAGE_NOT_SET:
       break;
   }

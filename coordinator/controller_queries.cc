@@ -169,6 +169,47 @@ bool Controller::Update(const JobRecord& job, WatchRecord& watch) {
   return false;
 }
 
+// ---- reading ----------------------------------------------------------------
+
+void Controller::Read(const v1::ClientVersion& version,
+                      const std::string& job_id,
+                      std::shared_ptr<JobReader> reader) {
+  Post([this, version, job_id, reader = std::move(reader)] {
+    const absl::Status status = Admit(version);
+    if (!status.ok()) return reader->End(status);
+    const absl::StatusOr<const JobRecord*> job = Find(job_id);
+    if (!job.ok()) return reader->End(job.status());
+    readers_.push_back({reader, (*job)->id});
+  });
+}
+
+void Controller::ReadOn(std::shared_ptr<JobReader> reader) {
+  Post([reader = std::move(reader)] { reader->OnSent(); });
+}
+
+void Controller::StopReading(std::shared_ptr<JobReader> reader) {
+  Post([this, reader = std::move(reader)] {
+    readers_.erase(std::remove_if(readers_.begin(), readers_.end(),
+                                  [&](const ReaderRecord& entry) {
+                                    return entry.reader == reader;
+                                  }),
+                   readers_.end());
+  });
+}
+
+void Controller::OfferToReaders() {
+  readers_.erase(
+      std::remove_if(readers_.begin(), readers_.end(),
+                     [this](const ReaderRecord& entry) {
+                       const JobRecord& job = *state_.FindJob(entry.job_id);
+                       // A failed job's workers may still be letting go.
+                       const bool over =
+                           IsFinished(job.state) && runs_.count(job.id) == 0;
+                       return !entry.reader->Offer({job, logs_, over});
+                     }),
+      readers_.end());
+}
+
 // ---- memory -----------------------------------------------------------------
 
 void Controller::GetMemoryStats(v1::GetMemoryStatsRequest request,

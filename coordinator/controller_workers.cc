@@ -89,6 +89,8 @@ void Controller::HandleMessage(const WorkerLink* link,
       return HandleWorkerFailed(session, message.failed());
     case v1::WorkerMessage::kMemoryReport:
       return OnMemoryReport(session.worker, message.memory_report());
+    case v1::WorkerMessage::kLog:
+      return HandleLog(session, message.log());
     case v1::WorkerMessage::MESSAGE_NOT_SET:
       LogWarning("a message of a kind that this version does not know",
                  WorkerFields(session.worker, ""));
@@ -165,6 +167,9 @@ bool Controller::PassesFence(const Session& session,
     // About the process, not about a placement.
     case v1::WorkerMessage::kHeartbeat:
     case v1::WorkerMessage::kMemoryReport:
+    // Also of a job that it has let go: the rest of a log that did not get
+    // through before.
+    case v1::WorkerMessage::kLog:
     case v1::WorkerMessage::MESSAGE_NOT_SET:
       return true;
     default:
@@ -253,6 +258,19 @@ void Controller::HandleAnswer(const Session& session,
   if (broken && runs_.count(job_id) > 0) {
     ReportFailure(job_id, std::move(report));
   }
+}
+
+void Controller::HandleLog(const Session& session, const v1::LogChunk& chunk) {
+  v1::CoordinatorMessage answer;
+  v1::LogAcknowledged* acknowledged = answer.mutable_log_acknowledged();
+  acknowledged->set_job_id(chunk.job_id());
+  // Of a job of an earlier life of the coordinator: nobody can ask for it.
+  acknowledged->set_next_offset(
+      state_.FindJob(chunk.job_id()) == nullptr
+          ? chunk.offset() + static_cast<int64_t>(chunk.data().size())
+          : logs_.Take(chunk.job_id(), session.worker, session.incarnation,
+                       chunk.offset(), chunk.data()));
+  SendTo(session.worker, std::move(answer), Epoch());
 }
 
 void Controller::LoseWorker(const std::string& worker,

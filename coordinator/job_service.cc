@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
+#include "coordinator/job_reader.h"
 #include "coordinator/unary.h"
 #include "rpc/channel.h"
 #include "rpc/server_stream.h"
@@ -82,6 +83,67 @@ class WatchReactor final
   std::shared_ptr<WatchReactor> self_;
 };
 
+// A stream of a job's events or logs. Lives as SessionReactor does.
+template <typename Cursor>
+class ReadReactor final
+    : public grpc::ServerWriteReactor<typename Cursor::Response>,
+      public CursorReader<Cursor>,
+      public std::enable_shared_from_this<ReadReactor<Cursor>> {
+ public:
+  using Response = typename Cursor::Response;
+
+  ReadReactor(Controller* controller, const typename Cursor::Request& request)
+      : CursorReader<Cursor>(request),
+        controller_(controller),
+        stream_([this](const Response* next) { this->StartWrite(next); },
+                [this](const grpc::Status& s) { this->Finish(s); },
+                kMessagesUnderWay) {}
+
+  void Start(const typename Cursor::Request& request) {
+    self_ = this->shared_from_this();
+    controller_->Read(request.version(), request.job_id(), self_);
+  }
+
+  // ---- JobReader, on the controller's executor ----
+  void End(const absl::Status& status) override {
+    stream_.FinishAfterWrites(rpc::ToGrpc(status));
+  }
+
+  // ---- on gRPC's threads ----
+  void OnWriteDone(bool ok) override {
+    // The end of the write may be the end of the stream.
+    std::shared_ptr<ReadReactor> self = this->shared_from_this();
+    stream_.OnWriteDone(ok);
+    if (ok) controller_->ReadOn(std::move(self));
+  }
+  void OnCancel() override {
+    controller_->StopReading(this->shared_from_this());
+    stream_.Finish(grpc::Status::CANCELLED);
+  }
+  void OnDone() override { self_.reset(); }
+
+ private:
+  // By the rule of every reader.
+  static constexpr size_t kMessagesUnderWay = 1;
+
+  void Send(Response response) override {
+    // A stream that has failed is reported by OnCancel.
+    stream_.Write(std::move(response)).IgnoreError();
+  }
+
+  Controller* const controller_;
+  rpc::ServerStream<Response> stream_;
+  std::shared_ptr<ReadReactor> self_;
+};
+
+template <typename Cursor>
+grpc::ServerWriteReactor<typename Cursor::Response>* StartReading(
+    Controller* controller, const typename Cursor::Request& request) {
+  auto reactor = std::make_shared<ReadReactor<Cursor>>(controller, request);
+  reactor->Start(request);
+  return reactor.get();
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* JobService::SubmitJob(
@@ -132,6 +194,18 @@ grpc::ServerWriteReactor<v1::WatchJobResponse>* JobService::WatchJob(
       controller_, request->after_revision(), watch_queue_limit_);
   reactor->Start(*request);
   return reactor.get();
+}
+
+grpc::ServerWriteReactor<v1::StreamEventsResponse>* JobService::StreamEvents(
+    grpc::CallbackServerContext* /*context*/,
+    const v1::StreamEventsRequest* request) {
+  return StartReading<EventCursor>(controller_, *request);
+}
+
+grpc::ServerWriteReactor<v1::StreamLogsResponse>* JobService::StreamLogs(
+    grpc::CallbackServerContext* /*context*/,
+    const v1::StreamLogsRequest* request) {
+  return StartReading<LogCursor>(controller_, *request);
 }
 
 }  // namespace stagecoach::coordinator

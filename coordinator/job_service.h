@@ -37,6 +37,12 @@ class JobService final : public v1::JobService::CallbackService {
   grpc::ServerWriteReactor<v1::WatchJobResponse>* WatchJob(
       grpc::CallbackServerContext* context,
       const v1::WatchJobRequest* request) override;
+  grpc::ServerWriteReactor<v1::StreamEventsResponse>* StreamEvents(
+      grpc::CallbackServerContext* context,
+      const v1::StreamEventsRequest* request) override;
+  grpc::ServerWriteReactor<v1::StreamLogsResponse>* StreamLogs(
+      grpc::CallbackServerContext* context,
+      const v1::StreamLogsRequest* request) override;
 
  private:
   Controller* const controller_;

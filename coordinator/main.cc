@@ -80,7 +80,8 @@ std::string CheckLogLevel(const std::string& text) {
 
 void AddFlags(CLI::App* app, Flags* flags) {
   app->set_version_flag("--version",
-                        absl::StrCat("stagecoach-coordinator ", kVersion));
+                        absl::StrCat("stagecoach-coordinator ", kVersion,
+                                     " (protocol ", kProtocolVersion, ")"));
   app->add_option("--listen", flags->listen,
                   "where to listen: HOST:PORT or unix:PATH; port 0 takes a "
                   "free one")

@@ -146,7 +146,8 @@ TEST_F(CoordinatorProcessTest, ListeningBeyondTheMachineIsNotAllowed) {
 TEST_F(CoordinatorProcessTest, TellsItsVersionAndHelp) {
   ChildProcess version = Spawn({"--version"});
   EXPECT_EQ(*version.ReadLine(kPatience),
-            absl::StrCat("stagecoach-coordinator ", kVersion));
+            absl::StrCat("stagecoach-coordinator ", kVersion, " (protocol ",
+                         kProtocolVersion, ")"));
   EXPECT_EQ(*version.Wait(kPatience), 0);
   EXPECT_EQ(ExitCode({"--help"}), 0);
 }

@@ -197,6 +197,26 @@ void ToProto(const JobRecord& job, const JobView& view, absl::Time now,
   }
 }
 
+void ToProto(const JobHistoryEntry& entry, const JobRecord& job,
+             v1::JobEvent* proto) {
+  proto->set_revision(entry.revision);
+  proto->set_unix_microseconds(absl::ToUnixMicros(entry.at));
+  proto->set_kind(entry.kind);
+  if (entry.step >= 0 && entry.step < static_cast<int64_t>(job.steps.size())) {
+    ToProto(job.steps[static_cast<size_t>(entry.step)],
+            proto->mutable_result());
+  }
+  if (entry.details == nullptr) return;
+  const JobEventDetails& details = *entry.details;
+  proto->set_message(details.message);
+  proto->set_epoch(details.epoch.value());
+  for (const std::string& worker : details.workers) proto->add_workers(worker);
+  for (const std::string& victim : details.victims) proto->add_victims(victim);
+  if (details.cause.has_value()) {
+    ToProto(*details.cause, proto->mutable_cause());
+  }
+}
+
 void ToProto(const WorkerRecord& worker, const JobRecord* job,
              v1::WorkerInfo* proto) {
   proto->set_id(worker.name);

@@ -32,6 +32,9 @@ Position FromProto(const v1::Position& position);
 
 void ToProto(const JobRecord& job, const JobView& view, absl::Time now,
              v1::Job* proto);
+// Of `job`'s history.
+void ToProto(const JobHistoryEntry& entry, const JobRecord& job,
+             v1::JobEvent* proto);
 void ToProto(const WorkerRecord& worker, const JobRecord* job,
              v1::WorkerInfo* proto);
 

@@ -4,6 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "base/bytes.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "job/profile_proto.h"
@@ -61,6 +64,25 @@ v1::FailureKind KindOf(const absl::Status& status,
     default:
       return v1::FAILURE_KIND_INTERNAL;
   }
+}
+
+LogFields FieldsOf(const std::string& job_id, Epoch epoch) {
+  LogFields fields;
+  fields.job = job_id;
+  fields.epoch = epoch.value();
+  return fields;
+}
+
+// "stages 0 (layers 0-3), 3 (layers 9-12)"
+std::string StagesText(const v1::Assign& assign) {
+  std::vector<std::string> stages;
+  for (const v1::AssignedStage& stage : assign.stages()) {
+    stages.push_back(absl::StrCat(stage.stage(), " (layers ",
+                                  stage.layer_begin(), " to ",
+                                  stage.layer_end() - 1, ")"));
+  }
+  return absl::StrCat(stages.size() == 1 ? "stage " : "stages ",
+                      absl::StrJoin(stages, ", "));
 }
 
 void ToProto(const Position& position, v1::Position* proto) {
@@ -208,6 +230,7 @@ bool Session::PassesFence(const v1::CoordinatorMessage& message) {
   switch (message.message_case()) {
     case v1::CoordinatorMessage::kWelcome:
     case v1::CoordinatorMessage::kMemoryQuery:
+    case v1::CoordinatorMessage::kLogAcknowledged:
     case v1::CoordinatorMessage::kShutdown:
       return true;
     case v1::CoordinatorMessage::kProfile:
@@ -250,6 +273,8 @@ void Session::OnMessage(const v1::CoordinatorMessage& message) {
       return OnAbort(message.abort().reason());
     case v1::CoordinatorMessage::kMemoryQuery:
       return OnMemoryQuery(message.memory_query());
+    case v1::CoordinatorMessage::kLogAcknowledged:
+      return OnLogAcknowledged(message.log_acknowledged());
     case v1::CoordinatorMessage::kShutdown:
       return options_.on_shutdown(message.shutdown().reason());
     case v1::CoordinatorMessage::MESSAGE_NOT_SET:
@@ -258,6 +283,9 @@ void Session::OnMessage(const v1::CoordinatorMessage& message) {
 }
 
 void Session::OnWelcome(const v1::Welcome& welcome) {
+  if (options_.logs != nullptr) {
+    options_.logs->Restart(/*from_the_start=*/Term(welcome.term()) != term_);
+  }
   term_ = Term(welcome.term());
   // Epochs are counted by the coordinator: a new life of it starts afresh.
   last_epoch_ = Epoch();
@@ -324,6 +352,7 @@ void Session::OnProfile(const v1::Profile& profile, Epoch epoch) {
   held_.job_id = profile.job_id();
   held_.epoch = epoch;
   if (!profile.measure()) return SendProfiled(nullptr);
+  LogAboutJob("measures the model's layers");
   ProfilerOptions options;
   auto spec = job::FromProto(profile.spec());
   if (!spec.ok()) return Fail(spec.status());
@@ -387,6 +416,9 @@ void Session::OnAssign(const v1::Assign& assign, Epoch epoch) {
     address.address = peer.peer_address();
     held_.peers.push_back(std::move(address));
   }
+  LogAboutJob(absl::StrCat("assigned: ", StagesText(assign), " of ",
+                           assign.peers_size(), " workers as number ",
+                           assign.worker_index()));
   auto placement_options = OptionsOf(assign, epoch);
   if (!placement_options.ok()) return Fail(placement_options.status());
   building_ = true;
@@ -413,6 +445,10 @@ void Session::OnBuilt(Epoch epoch,
 
 void Session::SendAssigned() {
   Transition(SessionState::kBuilt);
+  LogAboutJob(
+      absl::StrCat("stages are built, data is open; receive pool ",
+                   FormatByteSize(held_.placement->receive_pool_bytes()),
+                   ", transport ", held_.placement->transport_kind()));
   PeerDirectory::Entry entry;
   entry.job_id = held_.job_id;
   entry.epoch = held_.epoch;
@@ -449,6 +485,10 @@ void Session::OnConnect() {
         for (const std::string& edge : held_.placement->EdgeSummaries()) {
           connected->add_edges(edge);
         }
+        LogAboutJob(absl::StrCat(
+            "connected: ", connected->edges().empty()
+                               ? std::string("no edges")
+                               : absl::StrJoin(connected->edges(), "; ")));
         Send(std::move(message));
       });
 }
@@ -465,6 +505,7 @@ void Session::OnReschedule(const v1::Reschedule& reschedule) {
   }
   schedule_ = *schedule;
   schedule_id_ = reschedule.schedule_id();
+  LogAboutJob(absl::StrCat("takes another schedule: ", schedule_.kind));
   options_.directory->Withdraw();
   OnEngine<absl::Status>(
       [schedule = *std::move(schedule),
@@ -508,6 +549,12 @@ void Session::OnStepDone(Epoch epoch, absl::StatusOr<v1::Prepared> prepared) {
   if (!prepared.ok()) return Fail(prepared.status());
   Transition(SessionState::kPrepared);
   v1::WorkerMessage message;
+  LogFields fields = FieldsOf(held_.job_id, held_.epoch);
+  fields.step = prepared->step();
+  LogDebug(absl::StrCat("prepared; busy for ",
+                        absl::FormatDuration(absl::Nanoseconds(
+                            prepared->busy_nanoseconds()))),
+           fields);
   *message.mutable_prepared() = *std::move(prepared);
   Send(std::move(message));
 }
@@ -566,6 +613,11 @@ void Session::OnFinish(const v1::Finish& finish) {
         ToProto(options_.worker, held_.placement->Memory(),
                 finished->mutable_memory());
         options_.directory->Withdraw();
+        LogAboutJob(absl::StrCat(
+            "finished; at most ",
+            FormatByteSize(finished->memory().allocated_bytes().peak()),
+            " were allocated"));
+        SendRestOfLog();
         Send(std::move(message));
         // The engine may still drop its own reference: let it be the last.
         options_.engine->Add([placement = held_.placement] {});
@@ -608,10 +660,7 @@ void Session::Fail(const absl::Status& status) {
   }
   failed->set_kind(KindOf(status, blamed));
   failed->set_blamed_worker(blamed);
-  LogFields fields;
-  fields.job = held_.job_id;
-  fields.epoch = held_.epoch.value();
-  LogError(status.message(), fields);
+  LogError(status.message(), FieldsOf(held_.job_id, held_.epoch));
   Send(std::move(message));
   if (held_.placement == nullptr) return;
   held_.placement->Abort(status);
@@ -620,6 +669,7 @@ void Session::Fail(const absl::Status& status) {
 
 void Session::OnAbort(const std::string& reason) {
   if (state_ == SessionState::kIdle) return;
+  if (!reason.empty()) LogAboutJob(absl::StrCat("aborted: ", reason));
   if (state_ != SessionState::kReleasing) Transition(SessionState::kReleasing);
   options_.directory->Withdraw();
   // OnBuilt or OnProfiled comes back here: a build cannot be interrupted, and a
@@ -648,7 +698,11 @@ void Session::SendReleased(const v1::WorkerMemory* memory) {
   released->set_job_id(held_.job_id);
   if (memory != nullptr) *released->mutable_memory() = *memory;
   // A new stream's coordinator knows nothing of this placement.
-  if (!registration_due_) Send(std::move(message));
+  LogAboutJob("has let go of everything");
+  if (!registration_due_) {
+    SendRestOfLog();
+    Send(std::move(message));
+  }
   options_.engine->Add([placement = held_.placement] {});
   held_.placement.reset();
   Transition(SessionState::kIdle);
@@ -672,6 +726,39 @@ void Session::SendHeartbeat() {
     }
   }
   Send(std::move(message));
+  SendNextLog();
+}
+
+void Session::OnLogAcknowledged(const v1::LogAcknowledged& acknowledged) {
+  if (options_.logs == nullptr) return;
+  options_.logs->Acknowledge(acknowledged.job_id(), acknowledged.next_offset());
+  SendNextLog();
+}
+
+void Session::SendLog(JobLogs::Chunk chunk) {
+  v1::WorkerMessage message;
+  message.mutable_log()->set_job_id(chunk.job_id);
+  message.mutable_log()->set_offset(chunk.offset);
+  message.mutable_log()->set_data(std::move(chunk.data));
+  Send(std::move(message));
+}
+
+void Session::SendNextLog() {
+  if (options_.logs == nullptr) return;
+  if (auto chunk = options_.logs->Next(); chunk.has_value()) {
+    SendLog(*std::move(chunk));
+  }
+}
+
+void Session::SendRestOfLog() {
+  if (options_.logs == nullptr) return;
+  for (JobLogs::Chunk& chunk : options_.logs->Rest(held_.job_id)) {
+    SendLog(std::move(chunk));
+  }
+}
+
+void Session::LogAboutJob(absl::string_view message) const {
+  LogInfo(message, FieldsOf(held_.job_id, held_.epoch));
 }
 
 void Session::Stop(std::function<void()> done) {

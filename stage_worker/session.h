@@ -13,6 +13,7 @@
 #include "base/ids.h"
 #include "base/serial_executor.h"
 #include "job/model_profile.h"
+#include "stage_worker/job_logs.h"
 #include "stage_worker/peer_directory.h"
 #include "stage_worker/peer_service.h"
 #include "stage_worker/placement.h"
@@ -58,6 +59,8 @@ struct SessionOptions {
   Executor* engine = nullptr;
   // Must outlive the session.
   PeerDirectory* directory = nullptr;
+  // What is logged about jobs, to be sent along; null: nothing is.
+  JobLogs* logs = nullptr;
   // Sends to the coordinator; dropped while there is no stream. Thread-safe.
   std::function<void(v1::WorkerMessage)> send;
   // The coordinator took the registration and wants heartbeats this often.
@@ -86,7 +89,7 @@ class Session : public std::enable_shared_from_this<Session> {
   // The stream ended. A placement cannot go on without its coordinator yet: it
   // is dropped.
   void OnDisconnected(const absl::Status& status);
-  // Tells the coordinator where the engine is.
+  // Tells the coordinator where the engine is, and what was logged.
   void SendHeartbeat();
   // Drops what there is; `done` runs afterwards on the engine's executor.
   void Stop(std::function<void()> done);
@@ -120,6 +123,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void OnStepCommit(const v1::StepCommit& commit);
   void OnFinish(const v1::Finish& finish);
   void OnMemoryQuery(const v1::MemoryQuery& query);
+  void OnLogAcknowledged(const v1::LogAcknowledged& acknowledged);
   // The coordinator wants the placement gone.
   void OnAbort(const std::string& reason);
   // The placement cannot go on; tells the coordinator and stops it.
@@ -131,6 +135,12 @@ class Session : public std::enable_shared_from_this<Session> {
   // Whether the engine's answer still concerns the placement held now.
   bool IsCurrent(Epoch epoch) const;
   void Send(v1::WorkerMessage message);
+  void SendLog(JobLogs::Chunk chunk);
+  void SendNextLog();
+  // The rest of the job's log, before the message that lets go of the job.
+  void SendRestOfLog();
+  // A line of the job's log.
+  void LogAboutJob(absl::string_view message) const;
   void SendReleased(const v1::WorkerMemory* memory);
   absl::StatusOr<PlacementOptions> OptionsOf(const v1::Assign& assign,
                                              Epoch epoch);

@@ -5,6 +5,7 @@
 #include <deque>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "job/plan.h"
 #include "job/spec_proto.h"
 #include "memory/accounting_allocator.h"
@@ -67,6 +68,7 @@ class SessionTest : public ::testing::Test {
     options.executor = &executor_;
     options.engine = &engine_;
     options.directory = &directory_;
+    options.logs = &logs_;
     options.send = [this](v1::WorkerMessage message) {
       sent_.push_back(std::move(message));
     };
@@ -173,6 +175,7 @@ class SessionTest : public ::testing::Test {
   ManualExecutor executor_;
   ManualExecutor engine_;
   PeerDirectory directory_;
+  JobLogs logs_;
   std::deque<v1::WorkerMessage> sent_;
   int64_t heartbeat_ = 0;
   bool shutdown_ = false;
@@ -494,6 +497,68 @@ TEST_F(SessionTest, HeartbeatsSayWhichJobIsHeld) {
   const v1::WorkerMessage heartbeat = Next();
   EXPECT_EQ(heartbeat.heartbeat().job_id(), "j1");
   EXPECT_FALSE(heartbeat.heartbeat().has_position());
+}
+
+TEST_F(SessionTest, TheJobsLogTravelsWithHeartbeatsOnePieceAtATime) {
+  GetReady();
+  logs_.Append("j1", "one\n");
+  session_->SendHeartbeat();
+  EXPECT_TRUE(Next().has_heartbeat());
+  v1::WorkerMessage log = Next();
+  ASSERT_TRUE(log.has_log());
+  EXPECT_EQ(log.log().job_id(), "j1");
+  EXPECT_EQ(log.log().data(), "one\n");
+  logs_.Append("j1", "two\n");
+  session_->SendHeartbeat();
+  EXPECT_TRUE(Next().has_heartbeat());
+  EXPECT_TRUE(sent_.empty());
+  Deliver([](v1::CoordinatorMessage* message) {
+    message->mutable_log_acknowledged()->set_job_id("j1");
+    message->mutable_log_acknowledged()->set_next_offset(4);
+  });
+  log = Next();
+  EXPECT_EQ(log.log().offset(), 4);
+  EXPECT_EQ(log.log().data(), "two\n");
+}
+
+TEST_F(SessionTest, TheRestOfTheLogComesBeforeThePlacementIsLetGo) {
+  LogOptions log;
+  log.observer = [this](const LogFields& fields, absl::string_view line) {
+    if (!fields.job.empty()) logs_.Append(fields.job, line);
+  };
+  InitLog(log);
+  GetReady();
+  Abort();
+  RunEverything();
+  InitLog(LogOptions());
+  const v1::WorkerMessage rest = Next();
+  ASSERT_TRUE(rest.has_log());
+  const std::string& text = rest.log().data();
+  EXPECT_NE(text.find("assigned: stage 0 (layers 0 to"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("connected: no edges job=j1 epoch=2\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("aborted: test"), std::string::npos) << text;
+  EXPECT_TRUE(Next().has_released());
+}
+
+// What was sent on the lost stream may not have arrived.
+TEST_F(SessionTest, ANewStreamGoesOnFromWhatWasAcknowledged) {
+  logs_.Append("j1", "one\n");
+  session_->SendHeartbeat();
+  Next();
+  ASSERT_TRUE(Next().has_log());
+  session_->OnDisconnected(absl::UnavailableError("gone"));
+  session_->OnConnected();
+  ASSERT_TRUE(Next().has_register_());
+  Deliver([](v1::CoordinatorMessage* message) {
+    message->mutable_fence()->set_epoch(0);
+    message->mutable_welcome()->set_term(kTerm);
+  });
+  session_->SendHeartbeat();
+  Next();
+  EXPECT_EQ(Next().log().data(), "one\n");
 }
 
 TEST_F(SessionTest, ShutdownIsPassedOn) {

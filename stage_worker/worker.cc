@@ -126,6 +126,7 @@ SessionOptions Worker::Impl::MakeSessionOptions() {
   session.executor = &session_executor_;
   session.engine = &engine_executor_;
   session.directory = &directory_;
+  session.logs = options_.logs;
   session.send = [this](v1::WorkerMessage message) {
     Send(std::move(message));
   };

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "stage_worker/job_logs.h"
 #include "stage_worker/placement.h"
 
 namespace stagecoach::worker {
@@ -18,6 +19,8 @@ struct WorkerOptions {
   std::string device = "cpu";
   std::string torch_version;  // empty without torch
   PlacementParts parts;
+  // What is logged about jobs, for the coordinator; null: nothing is sent.
+  JobLogs* logs = nullptr;  // must outlive the worker
 };
 
 // A stage worker daemon: one device, one session with the coordinator, at most

@@ -16,6 +16,7 @@
 #include "memory/accounting_allocator.h"
 #include "stage_worker/engine/synthetic/synthetic_engine.h"
 #include "stage_worker/engine/torch/torch_engine.h"
+#include "stage_worker/job_logs.h"
 #include "stage_worker/profile_command.h"
 #include "stage_worker/worker.h"
 #include "transport/shm/shm.h"
@@ -37,17 +38,23 @@ struct Flags {
   std::string log_level = "info";
   bool log_json = false;
   int die_with_parent = 0;
+  bool check = false;
 };
 
 constexpr char kFooter[] =
     "Examples:\n"
     "  stagecoach-worker --coordinator 127.0.0.1:7070 --name w0\n"
     "  stagecoach-worker --coordinator 127.0.0.1:7070 --name gpu0 "
-    "--device cuda:0\n";
+    "--device cuda:0\n"
+    "  stagecoach-worker --check --device cuda:0\n";
 
 void AddFlags(CLI::App* app, Flags* flags) {
   app->footer(kFooter);
-  app->set_version_flag("--version", kVersion);
+  app->set_version_flag(
+      "--version", absl::StrCat("stagecoach-worker ", kVersion, " (protocol ",
+                                kProtocolVersion, ")"));
+  app->add_flag("--check", flags->check,
+                "Load the engine, open --device, say what was found, and end");
   app->add_option("--coordinator", flags->worker.coordinator,
                   "Address of the coordinator")
       ->capture_default_str();
@@ -156,6 +163,16 @@ int Profile(const Flags& flags, StopTarget* stop) {
   return 0;
 }
 
+// The engine and the device are there: their names, for doctors.
+int ReportCheck(const Flags& flags) {
+  std::printf("engine %s\ndevice %s\n", flags.engine.c_str(),
+              flags.worker.device.c_str());
+  if (!flags.worker.torch_version.empty()) {
+    std::printf("torch %s\n", flags.worker.torch_version.c_str());
+  }
+  return 0;
+}
+
 int Run(const Flags& flags, StopTarget* stop) {
   auto worker = Worker::Start(flags.worker);
   if (!worker.ok()) {
@@ -197,10 +214,17 @@ int WorkerMain(int argc, char** argv,
                                 "--log-level ", flags.log_level,
                                 ": use debug, info, warning, error or off")));
   }
+  // Never deleted: threads may log while the process ends.
+  auto* const logs = new JobLogs;
+  flags.worker.logs = logs;
+  log.observer = [logs](const LogFields& fields, absl::string_view line) {
+    if (!fields.job.empty()) logs->Append(fields.job, line);
+  };
   InitLog(log);
   if (absl::Status status = ChooseParts(&flags); !status.ok()) {
     return Fail(kExitUsage, status);
   }
+  if (flags.check) return ReportCheck(flags);
   if (customise) customise(&flags.worker.parts);
   return flags.profile.empty() ? Run(flags, stop) : Profile(flags, stop);
 }
