@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/suggest.h"
+#include "client/cluster_record.h"
 #include "client/exit_codes.h"
 #include "client/output/json.h"
 
@@ -17,9 +18,17 @@ namespace {
 
 constexpr char kDefaultEndpoint[] = "127.0.0.1:7070";
 
-std::string DefaultEndpoint() {
-  const char* endpoint = std::getenv("STAGECOACH_ENDPOINT");
-  return endpoint != nullptr && *endpoint != '\0' ? endpoint : kDefaultEndpoint;
+// What the line did not say: the environment, the cluster that `up` keeps, or
+// where a coordinator listens by itself.
+void ResolveEndpoint(Context* context) {
+  const char* const variable = std::getenv("STAGECOACH_ENDPOINT");
+  if (context->endpoint.empty() && variable != nullptr) {
+    context->endpoint = variable;
+  }
+  context->endpoint_given = !context->endpoint.empty();
+  if (context->endpoint_given) return;
+  context->endpoint = EndpointOfCluster(ClusterFolder(""));
+  if (context->endpoint.empty()) context->endpoint = kDefaultEndpoint;
 }
 
 bool Contains(const std::vector<std::string>& words, const std::string& word) {
@@ -157,10 +166,10 @@ void AddGlobalOptions(CLI::App* app, Context* context) {
   app->add_option("-o", context->format,
                   "Format of the result: table (default) or json; some verbs "
                   "have others");
-  context->endpoint = DefaultEndpoint();
   app->add_option("--endpoint", context->endpoint,
                   absl::StrCat("Address of the coordinator (default: "
-                               "STAGECOACH_ENDPOINT, else ",
+                               "STAGECOACH_ENDPOINT, else that of `stagecoach "
+                               "up`, else ",
                                kDefaultEndpoint, ")"));
 }
 
@@ -184,6 +193,7 @@ void SetAction(CLI::App* verb, Context* context,
                std::function<absl::StatusOr<int>()> run,
                const std::vector<std::string>& formats,
                const std::vector<std::string>& planned) {
+  context->formats[verb] = formats;
   verb->callback([context, run = std::move(run), formats, planned] {
     context->action = [context, run, formats,
                        planned]() -> absl::StatusOr<int> {
@@ -203,6 +213,7 @@ int RunCommandLine(CLI::App* app, int argc, const char* const* argv,
   } catch (const CLI::ParseError& error) {
     return ReportUsage(app, error, context);
   }
+  ResolveEndpoint(context);
   const absl::StatusOr<int> exit_code = context->action();
   if (!exit_code.ok()) return ReportError(exit_code.status(), context);
   return *exit_code;

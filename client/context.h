@@ -2,10 +2,16 @@
 #define STAGECOACH_CLIENT_CONTEXT_H_
 
 #include <functional>
+#include <map>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace stagecoach::client {
 
@@ -18,7 +24,12 @@ struct Context {
   int columns = 80;  // of the terminal
 
   std::string endpoint;  // of the coordinator
-  std::string format;    // as -o gave it; empty: the verb's own default
+  // It was asked for, by flag or environment; not only found.
+  bool endpoint_given = false;
+  std::string format;  // as -o gave it; empty: the verb's own default
+
+  // What -o may be, by verb.
+  std::map<const CLI::App*, std::vector<std::string>> formats;
 
   // What the verb on the command line does; its exit code, or an error that
   // becomes a message and an exit code. Set while the line is parsed.

@@ -28,7 +28,29 @@ constexpr CodeOfStatus kTable[] = {
     {absl::StatusCode::kCancelled, kExitInterrupted},
 };
 
+constexpr ExitCodeMeaning kMeanings[] = {
+    {kExitDone, "done"},
+    {kExitInternal,
+     "internal error; `verify`: unequal; `schedule diff`: different; `doctor`: "
+     "a check failed"},
+    {kExitInvalid, "usage, spec or schedule invalid (`file:line:column`)"},
+    {kExitUnreachable, "coordinator unreachable"},
+    {kExitNotAllowed, "not allowed"},
+    {kExitVersionSkew, "version skew"},
+    {kExitConflict,
+     "conflict (a port that is taken, a name in use, a cluster that is up)"},
+    {kExitJobFailed, "job failed"},
+    {kExitNotFinished, "not finished (a wait timed out)"},
+    {kExitNotFound, "not found"},
+    {kExitCancelled, "cancelled"},
+    {kExitOutOfMemory, "out of memory"},
+    {kExitWorkerLost, "worker lost beyond recovery"},
+    {kExitInterrupted, "interrupted; the job goes on"},
+};
+
 }  // namespace
+
+absl::Span<const ExitCodeMeaning> ExitCodeMeanings() { return kMeanings; }
 
 int ExitCodeOf(const absl::Status& status) {
   if (status.code() == absl::StatusCode::kFailedPrecondition &&

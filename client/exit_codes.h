@@ -2,6 +2,7 @@
 #define STAGECOACH_CLIENT_EXIT_CODES_H_
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "stagecoach/v1/job.pb.h"
 
 namespace stagecoach::client {
@@ -24,6 +25,13 @@ enum ExitCode : int {
   kExitWorkerLost = 105,
   kExitInterrupted = 130,  // the job goes on
 };
+
+struct ExitCodeMeaning {
+  ExitCode exit_code;
+  const char* meaning;
+};
+// All of them, in ascending order, in the words of docs/cli.md.
+absl::Span<const ExitCodeMeaning> ExitCodeMeanings();
 
 // The only place that turns a status into an exit code. A kFailedPrecondition
 // whose message has "version skew" in it is kExitVersionSkew, any other one

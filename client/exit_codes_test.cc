@@ -1,7 +1,12 @@
 #include "client/exit_codes.h"
 
+#include <fstream>
+#include <iterator>
+#include <string>
 #include <tuple>
 
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace stagecoach::client {
@@ -72,6 +77,19 @@ TEST(ExitCodeTest, FinishedStates) {
   EXPECT_TRUE(IsFinished(v1::JOB_STATE_CANCELLED));
   EXPECT_FALSE(IsFinished(v1::JOB_STATE_CANCELLING));
   EXPECT_FALSE(IsFinished(v1::JOB_STATE_UNSPECIFIED));
+}
+
+TEST(ExitCodeMeaningsTest, AreThoseOfTheManual) {
+  std::ifstream file("docs/cli.md");
+  const std::string manual(std::istreambuf_iterator<char>(file), {});
+  int last = -1;
+  for (const ExitCodeMeaning& entry : ExitCodeMeanings()) {
+    EXPECT_GT(entry.exit_code, last);
+    last = entry.exit_code;
+    EXPECT_THAT(manual, testing::HasSubstr(absl::StrCat(
+                            "| ", last, " | ", entry.meaning, " |\n")));
+  }
+  EXPECT_EQ(last, kExitInterrupted);
 }
 
 }  // namespace

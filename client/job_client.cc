@@ -1,7 +1,6 @@
 #include "client/job_client.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <random>
 #include <utility>
@@ -10,35 +9,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/clock.h"
-#include "base/version.h"
+#include "client/calls.h"
 #include "rpc/channel.h"
 
 namespace stagecoach::client {
 namespace {
 
-constexpr absl::Duration kCallTimeout = absl::Seconds(5);
 // Of a call that makes and verifies a schedule.
 constexpr absl::Duration kPlanTimeout = absl::Seconds(60);
-// How long a lost coordinator is waited for while a job is followed.
-constexpr absl::Duration kReconnectPatience = absl::Seconds(5);
-constexpr absl::Duration kReconnectPause = absl::Milliseconds(200);
-// Every call has a deadline: a stream is opened anew after this time.
-constexpr absl::Duration kStreamLife = absl::Hours(1);
-
-absl::Time Now() { return Clock::Real()->Now(); }
-
-void SetTimeout(grpc::ClientContext* context, absl::Duration timeout) {
-  context->set_deadline(std::chrono::system_clock::now() +
-                        absl::ToChronoMicroseconds(timeout));
-}
-
-template <typename Request>
-Request Versioned() {
-  Request request;
-  request.mutable_version()->set_version(kVersion);
-  request.mutable_version()->set_protocol(kProtocolVersion);
-  return request;
-}
 
 std::string NewRequestId() {
   std::random_device device;
@@ -47,20 +25,6 @@ std::string NewRequestId() {
     absl::StrAppendFormat(&id, "%08x", static_cast<uint32_t>(device()));
   }
   return id;
-}
-
-// Whether a broken stream is worth another try: the coordinator restarts, cut
-// us off as a slow reader, or the stream had lived its time.
-bool IsTransient(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kUnavailable:
-    case absl::StatusCode::kDeadlineExceeded:
-    case absl::StatusCode::kResourceExhausted:
-    case absl::StatusCode::kAborted:
-      return true;
-    default:
-      return false;
-  }
 }
 
 }  // namespace
@@ -76,11 +40,11 @@ absl::Status JobClient::ToStatus(const grpc::Status& status) const {
   const absl::Status converted = rpc::FromGrpc(status);
   switch (converted.code()) {
     case absl::StatusCode::kUnavailable:
-      return absl::UnavailableError(absl::StrCat(
-          "no coordinator can be reached at ", endpoint_, " (",
-          converted.message(),
-          "); start stagecoach-coordinator, or say where it is with "
-          "--endpoint or STAGECOACH_ENDPOINT"));
+      return absl::UnavailableError(
+          absl::StrCat("no coordinator can be reached at ", endpoint_, " (",
+                       converted.message(),
+                       "); `stagecoach up` starts one here, --endpoint or "
+                       "STAGECOACH_ENDPOINT say where one is"));
     case absl::StatusCode::kDeadlineExceeded:
       return absl::UnavailableError(absl::StrCat(
           "the coordinator at ", endpoint_, " did not answer within ",
@@ -220,11 +184,18 @@ absl::Status JobClient::WatchOnce(
 absl::Status JobClient::Watch(
     const std::string& job_id, absl::Time deadline, Interrupt* interrupt,
     JobView* view, const std::function<void(const v1::Job&)>& on_change) {
+  return KeepUp(deadline, interrupt, [&](bool* progressed) {
+    return WatchOnce(job_id, deadline, interrupt, view, on_change, progressed);
+  });
+}
+
+absl::Status JobClient::KeepUp(
+    absl::Time deadline, Interrupt* interrupt,
+    const std::function<absl::Status(bool* progressed)>& once) const {
   absl::Time give_up = absl::InfiniteFuture();
   while (true) {
     bool progressed = false;
-    const absl::Status status =
-        WatchOnce(job_id, deadline, interrupt, view, on_change, &progressed);
+    const absl::Status status = once(&progressed);
     if (status.ok() || interrupt->IsRaised()) {
       return status.ok() ? status : absl::CancelledError("interrupted");
     }

@@ -52,6 +52,19 @@ class JobClient {
                      Interrupt* interrupt, JobView* view,
                      const std::function<void(const v1::Job&)>& on_change);
 
+  // Read what a job leaves behind: with `follow` until it is over, otherwise
+  // what there is now. `request` has the job's id and what the caller has
+  // already; it is kept up to date, so that a lost connection, or a later call,
+  // goes on with the next byte or event. Errors as Watch's.
+  absl::Status StreamEvents(
+      v1::StreamEventsRequest* request, Interrupt* interrupt,
+      const std::function<void(const v1::JobEvent&)>& on_event,
+      v1::StreamEnd* end);
+  absl::Status StreamLogs(
+      v1::StreamLogsRequest* request, Interrupt* interrupt,
+      const std::function<void(const v1::LogPiece&)>& on_piece,
+      v1::StreamEnd* end);
+
  private:
   absl::Status ToStatus(const grpc::Status& status) const;
   // One stream; *progressed tells whether any event came.
@@ -59,6 +72,10 @@ class JobClient {
                          Interrupt* interrupt, JobView* view,
                          const std::function<void(const v1::Job&)>& on_change,
                          bool* progressed);
+  // Runs `once`, which reads one stream, again and again over lost connections.
+  absl::Status KeepUp(
+      absl::Time deadline, Interrupt* interrupt,
+      const std::function<absl::Status(bool* progressed)>& once) const;
 
   const std::string endpoint_;
   const std::shared_ptr<grpc::Channel> channel_;

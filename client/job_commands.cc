@@ -6,7 +6,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
@@ -15,11 +14,13 @@
 #include "client/exit_codes.h"
 #include "client/follow.h"
 #include "client/job_client.h"
+#include "client/job_stream_commands.h"
 #include "client/output/job_output.h"
 #include "client/output/json.h"
 #include "client/progress.h"
 #include "client/signals.h"
 #include "client/spec_arguments.h"
+#include "client/time_argument.h"
 #include "job/schedule_source.h"
 #include "job/spec_proto.h"
 
@@ -31,24 +32,6 @@ constexpr char kJobHelp[] = "Id of the job, or \"latest\"";
 void PrintJob(const v1::Job& job, Context* context) {
   *context->out << (context->json() ? Dump(JobJson(job)) : JobText(job))
                 << std::flush;
-}
-
-// "90s", "5m", "1h30m"; a bare number is seconds.
-absl::StatusOr<absl::Duration> ParseTimeout(const std::string& text) {
-  if (text.empty()) return absl::InfiniteDuration();
-  absl::Duration timeout;
-  double seconds = 0;
-  if (absl::SimpleAtod(text, &seconds)) {
-    timeout = absl::Seconds(seconds);
-  } else if (!absl::ParseDuration(text, &timeout)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--timeout ", text, " is no duration; write for example 30s or 5m"));
-  }
-  if (timeout < absl::ZeroDuration()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--timeout ", text, " is negative"));
-  }
-  return timeout;
 }
 
 // ---- submit -----------------------------------------------------------------
@@ -141,7 +124,7 @@ void PrintWaited(const v1::Job& job, int exit_code, const std::string& message,
 
 absl::StatusOr<int> Wait(const WaitArguments& arguments, Context* context) {
   SC_ASSIGN_OR_RETURN(const absl::Duration timeout,
-                      ParseTimeout(arguments.timeout));
+                      ParseTimeArgument("--timeout", arguments.timeout));
   Interrupt* const interrupt = InterruptOnSignals(kExitInterrupted);
   JobClient client(context->endpoint);
   // Turns "latest" into an id that stays, and an unknown id into an error.
@@ -267,6 +250,7 @@ void AddJobCommands(CLI::App* app, Context* context) {
   AddWait(group, context);
   AddCancel(group, context);
   AddReschedule(group, context);
+  AddJobStreamCommands(group, context);
 }
 
 }  // namespace stagecoach::client

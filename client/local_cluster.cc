@@ -79,13 +79,19 @@ absl::Status LocalCluster::Spawn(const std::string& name,
   spawn.program = program;
   spawn.arguments = std::move(arguments);
   spawn.stderr_file = child->log.path();
-  // The client's own stdout is for results.
-  spawn.pipe_stdout = true;
+  // The client's own stdout is for results. What a worker prints belongs to its
+  // log: a pipe would break under it once this process is gone.
+  spawn.pipe_stdout = name == kCoordinatorName;
+  spawn.stdout_to_stderr_file = true;
+  spawn.die_with_parent = !options_.outlives_client;
+  spawn.own_session = options_.outlives_client;
   absl::StatusOr<ChildProcess> process = ChildProcess::Spawn(spawn);
   if (!process.ok()) return absl::InternalError(process.status().message());
   child->process = *std::move(process);
+  const pid_t pid = child->process->pid();
   children_.push_back(std::move(child));
-  return absl::OkStatus();
+  return options_.on_start == nullptr ? absl::OkStatus()
+                                      : options_.on_start(name, pid);
 }
 
 absl::StatusOr<std::string> LocalCluster::ReadAddress(Child* coordinator) {
@@ -160,13 +166,23 @@ bool LocalCluster::FindExit() {
   return found;
 }
 
-void LocalCluster::Stop() {
+void LocalCluster::StopMonitor() {
   {
     MutexLock lock(&mu_);
     stopping_ = true;
     stop_changed_.NotifyAll();
   }
   if (monitor_.joinable()) monitor_.join();
+}
+
+void LocalCluster::Release() {
+  StopMonitor();
+  for (const auto& child : children_) child->process->Release();
+  children_.clear();
+}
+
+void LocalCluster::Stop() {
+  StopMonitor();
   // Workers first, so that the coordinator does not take their end for a loss
   // of its own connections.
   StopChildren(1, children_.size());

@@ -1,6 +1,9 @@
 #ifndef STAGECOACH_CLIENT_LOCAL_CLUSTER_H_
 #define STAGECOACH_CLIENT_LOCAL_CLUSTER_H_
 
+#include <sys/types.h>
+
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,12 +42,19 @@ struct LocalClusterOptions {
   // From SIGTERM to SIGKILL, for all processes together. Short, for nothing is
   // lost by a kill: what a worker holds goes with it.
   absl::Duration stop_grace = absl::Seconds(2);
+  // The processes have sessions of their own and do not die with the client:
+  // for clusters that are released.
+  bool outlives_client = false;
+  // Called for each process right after it was started; an error ends the
+  // start.
+  std::function<absl::Status(const std::string& name, pid_t pid)> on_start;
 };
 
 // A private coordinator on a free loopback port and workers w0, w1, ... on this
 // machine, for one client. They die with the client, however it ends, and
-// leave no files. Start, Stop and destructor on one thread, which has to live
-// as long as the cluster (see ChildProcess); the rest is thread-safe.
+// leave no files, unless the options say otherwise. Start, Stop and destructor
+// on one thread, which has to live as long as the cluster (see ChildProcess);
+// the rest is thread-safe.
 class LocalCluster {
  public:
   // Blocks until the coordinator listens; workers may still be on their way to
@@ -69,6 +79,8 @@ class LocalCluster {
   // Ends all processes, the workers first: SIGTERM, then SIGKILL, which ends
   // stopped ones too. Bounded by twice the grace. Idempotent.
   void Stop() SC_EXCLUDES(mu_);
+  // Lets all processes go: they run on without this object.
+  void Release() SC_EXCLUDES(mu_);
 
  private:
   struct Child {
@@ -91,6 +103,7 @@ class LocalCluster {
   absl::Status StartError(const Child& child, const std::string& what) const;
   void Monitor() SC_EXCLUDES(mu_);
   bool FindExit() SC_REQUIRES(mu_);
+  void StopMonitor() SC_EXCLUDES(mu_);
   void StopChildren(size_t begin, size_t end);
 
   const LocalClusterOptions options_;

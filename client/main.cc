@@ -11,11 +11,14 @@
 #include "client/cluster_commands.h"
 #include "client/command_line.h"
 #include "client/context.h"
+#include "client/doctor_command.h"
+#include "client/help_commands.h"
 #include "client/job_commands.h"
 #include "client/memory_commands.h"
 #include "client/plan_command.h"
 #include "client/run_command.h"
 #include "client/schedule_commands.h"
+#include "client/up_commands.h"
 #include "client/verify_command.h"
 
 namespace stagecoach::client {
@@ -60,6 +63,9 @@ int Main(int argc, char** argv) {
   AddClusterCommands(&app, &context);
   AddMemoryCommands(&app, &context);
   AddScheduleCommands(&app, &context);
+  AddUpCommands(&app, &context);
+  AddDoctorCommand(&app, &context);
+  AddHelpCommands(&app, &context);
   return RunCommandLine(&app, argc, argv, &context);
 }
 

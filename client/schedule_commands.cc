@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "client/command_line.h"
 #include "client/exit_codes.h"
@@ -72,6 +73,18 @@ std::string KindsHelp() {
   return text;
 }
 
+// As CLI11 shows a set of values; the generator's own message is better than
+// CLI11's for a kind that is none.
+std::string KindsSet() {
+  return absl::StrCat(
+      "{",
+      absl::StrJoin(schedule::Generators(), ",",
+                    [](std::string* out, const auto& generator) {
+                      absl::StrAppend(out, generator.kind);
+                    }),
+      "}");
+}
+
 void AddGenerate(CLI::App* group, Context* context) {
   CLI::App* verb = AddVerb(
       group, "generate",
@@ -83,7 +96,9 @@ void AddGenerate(CLI::App* group, Context* context) {
        "stagecoach schedule generate --kind zbv --workers 4 --microbatches 8 "
        "--compute-only -o csv"});
   auto arguments = std::make_shared<GenerateArguments>();
-  verb->add_option("--kind", arguments->kind, KindsHelp())->required();
+  verb->add_option("--kind", arguments->kind, KindsHelp())
+      ->required()
+      ->type_name(KindsSet());
   verb->add_option("--workers", arguments->shape.workers, "Workers (P)")
       ->required();
   verb->add_option("--microbatches", arguments->shape.microbatches,

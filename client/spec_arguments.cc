@@ -4,7 +4,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "job/words.h"
 
 namespace stagecoach::client {
 
@@ -16,7 +18,10 @@ void AddSpecArguments(CLI::App* verb, SpecArguments* arguments) {
       // One value each, so that SPEC may follow.
       ->allow_extra_args(false);
   verb->add_option("--transport", arguments->transport,
-                   "Short for --set pipeline.transport=T");
+                   "Short for --set pipeline.transport=T")
+      ->type_name(absl::StrCat(
+          "{", absl::StrJoin(job::WordTexts<job::TransportKind>(true), ","),
+          "}"));
 }
 
 absl::StatusOr<CheckedSpec> LoadSpec(const SpecArguments& arguments) {

@@ -39,7 +39,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Words{"memory", "stats"}, Words{"schedule", "generate"},
                     Words{"schedule", "verify"}, Words{"schedule", "simulate"},
                     Words{"schedule", "show"}, Words{"schedule", "convert"},
-                    Words{"schedule", "diff"}, Words{"version"}));
+                    Words{"schedule", "diff"}, Words{"version"}, Words{"up"},
+                    Words{"down"}, Words{"doctor"}, Words{"completion"},
+                    Words{"help"}, Words{"job", "logs"},
+                    Words{"job", "events"}));
 
 TEST(UsageTest, TopHelpListsVerbsAndHidesInternals) {
   const ClientResult result = RunClient({"--help"});

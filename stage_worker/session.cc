@@ -552,8 +552,8 @@ void Session::OnStepDone(Epoch epoch, absl::StatusOr<v1::Prepared> prepared) {
   LogFields fields = FieldsOf(held_.job_id, held_.epoch);
   fields.step = prepared->step();
   LogDebug(absl::StrCat("prepared; busy for ",
-                        absl::FormatDuration(absl::Nanoseconds(
-                            prepared->busy_nanoseconds()))),
+                        absl::FormatDuration(
+                            absl::Nanoseconds(prepared->busy_nanoseconds()))),
            fields);
   *message.mutable_prepared() = *std::move(prepared);
   Send(std::move(message));

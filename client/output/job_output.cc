@@ -27,19 +27,6 @@ Json NumberOrNull(int64_t number) {
   return number < 0 ? Json(nullptr) : Json(number);
 }
 
-Json StepJson(const v1::StepResult& step) {
-  Json json;
-  json["step"] = step.step();
-  json["loss"] = step.loss();
-  json["grad_norm"] = step.grad_norm();
-  json["learning_rate"] = step.learning_rate();
-  json["seconds"] = step.seconds();
-  json["compute_seconds"] = step.compute_seconds();
-  json["tokens_per_second"] = step.tokens_per_second();
-  json["skipped"] = step.skipped();
-  return json;
-}
-
 Json WorkerJson(const v1::JobWorker& worker) {
   Json json;
   json["worker"] = worker.worker();
@@ -73,18 +60,6 @@ Json StageJson(const v1::JobStage& stage) {
     json["retained_by"].push_back(std::move(entry));
   }
   json["outputs_held_peak_bytes"] = memory.outputs_held_peak_bytes();
-  return json;
-}
-
-Json CauseJson(const v1::FailureCause& cause) {
-  Json json;
-  json["kind"] = FailureKindName(cause.kind());
-  json["stage"] = NumberOrNull(cause.stage());
-  json["worker"] = TextOrNull(cause.worker());
-  json["action"] = TextOrNull(cause.action());
-  json["microbatch"] = NumberOrNull(cause.microbatch());
-  json["step"] = NumberOrNull(cause.step());
-  json["message"] = cause.message();
   return json;
 }
 
@@ -242,6 +217,31 @@ std::string PositionOf(const v1::FailureCause& cause) {
 }
 
 }  // namespace
+
+Json StepJson(const v1::StepResult& step) {
+  Json json;
+  json["step"] = step.step();
+  json["loss"] = step.loss();
+  json["grad_norm"] = step.grad_norm();
+  json["learning_rate"] = step.learning_rate();
+  json["seconds"] = step.seconds();
+  json["compute_seconds"] = step.compute_seconds();
+  json["tokens_per_second"] = step.tokens_per_second();
+  json["skipped"] = step.skipped();
+  return json;
+}
+
+Json CauseJson(const v1::FailureCause& cause) {
+  Json json;
+  json["kind"] = FailureKindName(cause.kind());
+  json["stage"] = NumberOrNull(cause.stage());
+  json["worker"] = TextOrNull(cause.worker());
+  json["action"] = TextOrNull(cause.action());
+  json["microbatch"] = NumberOrNull(cause.microbatch());
+  json["step"] = NumberOrNull(cause.step());
+  json["message"] = cause.message();
+  return json;
+}
 
 std::string JobStateName(v1::JobState state) {
   const std::string name = v1::JobState_Name(state);

@@ -15,6 +15,8 @@ std::string JobStateName(v1::JobState state);
 // "worker_lost".
 std::string FailureKindName(v1::FailureKind kind);
 
+Json StepJson(const v1::StepResult& step);
+Json CauseJson(const v1::FailureCause& cause);
 // The document of `run`, `job show`, `job wait`, `job cancel`.
 Json JobJson(const v1::Job& job);
 // {"jobs": [{id state reason ...}]}.

@@ -2,10 +2,20 @@
 
 namespace stagecoach::client {
 
-std::string Dump(const Json& document) {
-  return document.dump(/*indent=*/2, /*indent_char=*/' ',
-                       /*ensure_ascii=*/false, Json::error_handler_t::replace) +
+namespace {
+
+std::string DumpIndented(const Json& document, int indent) {
+  return document.dump(indent, /*indent_char=*/' ', /*ensure_ascii=*/false,
+                       Json::error_handler_t::replace) +
          "\n";
+}
+
+}  // namespace
+
+std::string Dump(const Json& document) { return DumpIndented(document, 2); }
+
+std::string DumpLine(const Json& document) {
+  return DumpIndented(document, -1);
 }
 
 void AddError(int exit_code, absl::string_view message, Json* document) {

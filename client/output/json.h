@@ -15,6 +15,8 @@ using Json = nlohmann::ordered_json;
 // that they read back to the same bits; infinities and NaN become null, which
 // JSON has no numbers for. Never throws: bytes that are not UTF-8 are replaced.
 std::string Dump(const Json& document);
+// The same on one line: one of a stream of documents.
+std::string DumpLine(const Json& document);
 
 // Adds `error {exit_code message}`, which every document of a failed verb has.
 void AddError(int exit_code, absl::string_view message, Json* document);

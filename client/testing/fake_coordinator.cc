@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "base/version.h"
 #include "client/exit_codes.h"
 #include "client/testing/sample_messages.h"
@@ -113,6 +114,11 @@ class FakeCoordinator::Watcher final
 
 FakeCoordinator::~FakeCoordinator() {
   if (server_ == nullptr) return;
+  {
+    MutexLock lock(&mu_);
+    stopping_ = true;
+    changed_.NotifyAll();
+  }
   BreakStreams();
   server_->Shutdown();
   MutexLock lock(&mu_);
@@ -146,6 +152,7 @@ void FakeCoordinator::Put(v1::Job job) {
     job.set_revision(known.revision() + 1);
     latest_ = job.id();
     known = std::move(job);
+    changed_.NotifyAll();
   }
   WakeWatchers();
 }
@@ -173,6 +180,32 @@ void FakeCoordinator::BreakStreams() {
     watchers = watchers_;
   }
   for (const auto& watcher : watchers) watcher->Break();
+}
+
+void FakeCoordinator::AddEvent(const std::string& job_id, v1::JobEvent event) {
+  MutexLock lock(&mu_);
+  std::vector<v1::JobEvent>& events = readable_[job_id].events;
+  event.set_revision(static_cast<int64_t>(events.size()) + 1);
+  events.push_back(std::move(event));
+  changed_.NotifyAll();
+}
+
+void FakeCoordinator::AddLog(const std::string& job_id,
+                             const std::string& worker,
+                             const std::string& data) {
+  MutexLock lock(&mu_);
+  readable_[job_id].logs[worker] += data;
+  changed_.NotifyAll();
+}
+
+void FakeCoordinator::BreakNextReads(int count) {
+  MutexLock lock(&mu_);
+  breaks_ = count;
+}
+
+void FakeCoordinator::WaitForReads(int count) {
+  MutexLock lock(&mu_);
+  while (reads_ < count) changed_.Wait(&mu_);
 }
 
 void FakeCoordinator::WaitForWatches(int count) {
@@ -312,6 +345,88 @@ grpc::ServerWriteReactor<v1::WatchJobResponse>* FakeCoordinator::WatchJob(
   if (on_watch) on_watch();
   watcher->Wake();
   return watcher.get();
+}
+
+template <typename Request, typename Response>
+grpc::Status FakeCoordinator::Serve(
+    grpc::ServerContext* context, const Request& request,
+    grpc::ServerWriter<Response>* writer,
+    const std::function<bool(const Readable&, Response*)>& next) {
+  const grpc::Status status = Admit(request.version());
+  if (!status.ok()) return status;
+  {
+    MutexLock lock(&mu_);
+    ++reads_;
+    changed_.NotifyAll();
+  }
+  while (!context->IsCancelled()) {
+    Response response;
+    bool breaks = false;
+    {
+      MutexLock lock(&mu_);
+      if (stopping_) break;
+      v1::Job job;
+      const grpc::Status found = FindLocked(request.job_id(), &job);
+      if (!found.ok()) return found;
+      if (next(readable_[job.id()], &response)) {
+        breaks = breaks_ > 0;
+        if (breaks) --breaks_;
+      } else if (IsFinished(job.state()) || !request.follow()) {
+        response.mutable_end()->set_job_id(job.id());
+        response.mutable_end()->set_state(job.state());
+        response.mutable_end()->set_over(IsFinished(job.state()));
+      } else {
+        // A cancelled call wakes nobody.
+        changed_.WaitFor(&mu_, absl::Milliseconds(50));
+        continue;
+      }
+    }
+    writer->Write(response);
+    if (response.has_end()) return grpc::Status::OK;
+    if (breaks) return grpc::Status(grpc::StatusCode::UNAVAILABLE, "broken");
+  }
+  return grpc::Status::CANCELLED;
+}
+
+grpc::Status FakeCoordinator::StreamEvents(
+    grpc::ServerContext* context, const v1::StreamEventsRequest* request,
+    grpc::ServerWriter<v1::StreamEventsResponse>* writer) {
+  size_t had = static_cast<size_t>(request->after_revision());
+  return Serve<v1::StreamEventsRequest, v1::StreamEventsResponse>(
+      context, *request, writer,
+      [&had](const Readable& job, v1::StreamEventsResponse* response) {
+        if (had >= job.events.size()) return false;
+        *response->add_events() = job.events[had++];
+        return true;
+      });
+}
+
+grpc::Status FakeCoordinator::StreamLogs(
+    grpc::ServerContext* context, const v1::StreamLogsRequest* request,
+    grpc::ServerWriter<v1::StreamLogsResponse>* writer) {
+  std::map<std::string, size_t> had;
+  for (const v1::LogPosition& position : request->from()) {
+    had[position.worker()] = static_cast<size_t>(position.offset());
+  }
+  return Serve<v1::StreamLogsRequest, v1::StreamLogsResponse>(
+      context, *request, writer,
+      [&](const Readable& job, v1::StreamLogsResponse* response) {
+        for (const auto& [worker, log] : job.logs) {
+          if (!request->worker().empty() && request->worker() != worker) {
+            continue;
+          }
+          size_t& offset = had[worker];
+          if (offset >= log.size()) continue;
+          // Pieces that do not end with lines.
+          const std::string data = log.substr(offset, 7);
+          response->mutable_piece()->set_worker(worker);
+          response->mutable_piece()->set_offset(static_cast<int64_t>(offset));
+          response->mutable_piece()->set_data(data);
+          offset += data.size();
+          return true;
+        }
+        return false;
+      });
 }
 
 grpc::Status FakeCoordinator::ListWorkers(grpc::ServerContext*,

@@ -8,6 +8,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "base/mutex.h"
@@ -39,6 +40,15 @@ class FakeCoordinator final
   v1::Job Find(const std::string& job_id) SC_EXCLUDES(mu_);
   // Ends all streams as a lost connection would.
   void BreakStreams() SC_EXCLUDES(mu_);
+  // Adds an event to a job; its revision follows the last one's.
+  void AddEvent(const std::string& job_id, v1::JobEvent event) SC_EXCLUDES(mu_);
+  // Adds to a worker's log of a job.
+  void AddLog(const std::string& job_id, const std::string& worker,
+              const std::string& data) SC_EXCLUDES(mu_);
+  // The next streams of events and logs break after one message each.
+  void BreakNextReads(int count) SC_EXCLUDES(mu_);
+  // Blocks until `count` streams of events and logs were opened, in all.
+  void WaitForReads(int count) SC_EXCLUDES(mu_);
   // Blocks until somebody has opened `count` streams, in all.
   void WaitForWatches(int count) SC_EXCLUDES(mu_);
 
@@ -68,6 +78,12 @@ class FakeCoordinator final
   grpc::ServerWriteReactor<v1::WatchJobResponse>* WatchJob(
       grpc::CallbackServerContext* context,
       const v1::WatchJobRequest* request) override;
+  grpc::Status StreamEvents(
+      grpc::ServerContext* context, const v1::StreamEventsRequest* request,
+      grpc::ServerWriter<v1::StreamEventsResponse>* writer) override;
+  grpc::Status StreamLogs(
+      grpc::ServerContext* context, const v1::StreamLogsRequest* request,
+      grpc::ServerWriter<v1::StreamLogsResponse>* writer) override;
   grpc::Status ListWorkers(grpc::ServerContext* context,
                            const v1::ListWorkersRequest* request,
                            v1::ListWorkersResponse* response) override;
@@ -80,6 +96,22 @@ class FakeCoordinator final
 
  private:
   class Watcher;
+  using Logs = std::map<std::string, std::string>;  // by worker
+
+  // What streams read of a job.
+  struct Readable {
+    std::vector<v1::JobEvent> events;
+    Logs logs;
+  };
+
+  // Serves one stream: `next` fills in a message or says that there is none
+  // yet.
+  template <typename Request, typename Response>
+  grpc::Status Serve(
+      grpc::ServerContext* context, const Request& request,
+      grpc::ServerWriter<Response>* writer,
+      const std::function<bool(const Readable&, Response*)>& next)
+      SC_EXCLUDES(mu_);
 
   // OK, or what ends a call of this version.
   grpc::Status Admit(const v1::ClientVersion& version) SC_EXCLUDES(mu_);
@@ -96,6 +128,10 @@ class FakeCoordinator final
   std::map<std::string, std::string> id_of_request_ SC_GUARDED_BY(mu_);
   std::set<std::shared_ptr<Watcher>> watchers_ SC_GUARDED_BY(mu_);
   int watches_ SC_GUARDED_BY(mu_) = 0;
+  std::map<std::string, Readable> readable_ SC_GUARDED_BY(mu_);
+  int breaks_ SC_GUARDED_BY(mu_) = 0;
+  int reads_ SC_GUARDED_BY(mu_) = 0;
+  bool stopping_ SC_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace stagecoach::client

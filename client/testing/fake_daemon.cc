@@ -15,12 +15,17 @@
 // 20 ms backward, and the head twice that.
 // FAKE_WORKER: waits, exits (complains, ends with 2), ignores-term, stops
 //
+// With --version both say FAKE_VERSION, or what goes with the client; with
+// --check the worker says what it has, or FAKE_CHECK = fails, that it fails;
+// it never has a GPU.
+//
 // FAKE_FIFO is a named pipe that stays open for writing as long as the process
 // lives; lines: "coordinator PID", "worker PID", "watched".
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -30,6 +35,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/process.h"
+#include "base/version.h"
 #include "client/testing/fake_coordinator.h"
 #include "client/testing/sample_messages.h"
 
@@ -125,7 +131,33 @@ void SetFate(const std::string& fate, FakeCoordinator* coordinator) {
   WaitForEver();
 }
 
+[[noreturn]] void Say(const std::string& words) {
+  std::printf("%s\n", words.c_str());
+  std::fflush(stdout);
+  _exit(0);
+}
+
+// What is asked of the program itself.
+void AnswerQuestions(const std::vector<std::string>& arguments) {
+  const auto has = [&](const char* word) {
+    return std::find(arguments.begin(), arguments.end(), word) !=
+           arguments.end();
+  };
+  if (has("--version")) {
+    Say(Environment(
+        "FAKE_VERSION",
+        absl::StrCat(kVersion, " (protocol ", kProtocolVersion, ")").c_str()));
+  }
+  if (!has("--check")) return;
+  if (Environment("FAKE_CHECK", "") == "fails") {
+    Complain("libtorch_cpu.so: cannot open shared object file", 2);
+  }
+  if (has("cuda:0")) Complain("there is no usable GPU", 2);
+  Say("engine torch\ndevice cpu\ntorch 2.11.0");
+}
+
 int Run(const std::vector<std::string>& arguments) {
+  AnswerQuestions(arguments);
   bool is_coordinator = false;
   bool profile = false;
   for (const std::string& argument : arguments) {
