@@ -15,9 +15,8 @@
 namespace stagecoach::worker {
 namespace {
 
-absl::Status Refused(const std::string& path, int error) {
-  const std::string message =
-      absl::StrCat("data file ", path, ": ", std::strerror(error));
+absl::Status Refused(const std::string& file, int error) {
+  const std::string message = absl::StrCat(file, ": ", std::strerror(error));
   return error == ENOENT ? absl::NotFoundError(message)
                          : absl::InvalidArgumentError(message);
 }
@@ -25,24 +24,24 @@ absl::Status Refused(const std::string& path, int error) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(
-    const std::string& path) {
+    const std::string& path, const char* what) {
+  const std::string file = absl::StrCat(what, " ", path);
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return Refused(path, errno);
+  if (descriptor < 0) return Refused(file, errno);
   // The mapping lives on without the descriptor.
   absl::Cleanup close_descriptor = [descriptor] { close(descriptor); };
   struct stat status = {};
-  if (fstat(descriptor, &status) != 0) return Refused(path, errno);
+  if (fstat(descriptor, &status) != 0) return Refused(file, errno);
   if (!S_ISREG(status.st_mode)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("data file ", path, ": not a regular file"));
+        absl::StrCat(file, ": not a regular file"));
   }
   if (status.st_size == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("data file ", path, ": empty"));
+    return absl::InvalidArgumentError(absl::StrCat(file, ": empty"));
   }
   void* const data = mmap(nullptr, static_cast<size_t>(status.st_size),
                           PROT_READ, MAP_PRIVATE, descriptor, 0);
-  if (data == MAP_FAILED) return Refused(path, errno);
+  if (data == MAP_FAILED) return Refused(file, errno);
   return std::unique_ptr<MappedFile>(
       new MappedFile(static_cast<const uint8_t*>(data), status.st_size));
 }

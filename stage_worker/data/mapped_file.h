@@ -15,9 +15,9 @@ namespace stagecoach::worker {
 class MappedFile {
  public:
   // kNotFound if there is no such file; kInvalidArgument if it is empty, no
-  // regular file, or cannot be read.
+  // regular file, or cannot be read. Messages begin with `what` and the path.
   static absl::StatusOr<std::unique_ptr<MappedFile>> Open(
-      const std::string& path);
+      const std::string& path, const char* what = "data file");
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
