@@ -113,7 +113,7 @@ TEST_F(SafetensorsTest, WritesWhatItReads) {
   EXPECT_EQ(found->sha256, digest->sha256);
 }
 
-// The bytes of safetensors 0.4's own writer for the same tensors.
+// The bytes of Hugging Face's safetensors 0.8 for the same tensors.
 TEST_F(SafetensorsTest, WritesTheBytesOfTheReferenceImplementation) {
   const float one = 1;
   const uint16_t half = 0x3C00;

@@ -4,11 +4,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <random>
 #include <utility>
 #include <vector>
 
+#include "base/sha256.h"
 #include "base/status.h"
 #include "stage_worker/engine/local_pipeline.h"
 
@@ -177,6 +179,103 @@ TEST_P(EngineConformanceTest, ALaterMicrobatchMayNotReplaceAnEarlierOne) {
     EXPECT_EQ(Code(wrong), StatusCode::kDataLoss);
   }
   EXPECT_TRUE(right.ok()) << right.status();
+}
+
+// The state of all engines of a pipeline, by name.
+struct SavedState {
+  std::map<std::string, StateTensor> parameters;
+  std::map<std::string, StateTensor> optimizer;
+};
+
+SavedState Save(Bench& bench, int engines) {
+  SavedState saved;
+  for (int engine = 0; engine < engines; ++engine) {
+    auto states = bench.engine(engine).ExportState();
+    EXPECT_TRUE(states.ok()) << states.status();
+    for (const StageState& state : *states) {
+      for (const StateTensor& tensor : state.parameters) {
+        EXPECT_TRUE(saved.parameters.emplace(tensor.name, tensor).second)
+            << tensor.name << " twice";
+      }
+      for (const StateTensor& tensor : state.optimizer) {
+        EXPECT_TRUE(saved.optimizer.emplace(tensor.name, tensor).second)
+            << tensor.name << " twice";
+      }
+    }
+  }
+  return saved;
+}
+
+StateReader ReaderOf(const std::map<std::string, StateTensor>& tensors) {
+  return [&tensors](const std::string& name, const TensorDescriptor& descriptor,
+                    void* data) -> absl::Status {
+    const auto found = tensors.find(name);
+    if (found == tensors.end()) return absl::NotFoundError(name);
+    EXPECT_TRUE(found->second.descriptor == descriptor) << name;
+    std::memcpy(data, found->second.data.get(), descriptor.bytes());
+    return absl::OkStatus();
+  };
+}
+
+void Restore(const SavedState& saved, Bench& bench, int engines) {
+  for (int engine = 0; engine < engines; ++engine) {
+    EXPECT_EQ(bench.engine(engine).ImportParameters(ReaderOf(saved.parameters)),
+              absl::OkStatus());
+    EXPECT_EQ(bench.engine(engine).ImportOptimizer(ReaderOf(saved.optimizer)),
+              absl::OkStatus());
+  }
+}
+
+// Exported under one placement after the first step, imported under another.
+TEST_P(EngineConformanceTest, AnImportedStateGoesOnAsIfNothingHadHappened) {
+  for (const bool tied : {true, false}) {
+    job::JobSpec spec = TinySpec();
+    spec.model.tie_embeddings = tied;
+    Bench reference(GetParam(), 4, 2, spec);
+    ASSERT_TRUE(reference->RunStep(StepIndex(0), reference.Order()).ok());
+    const SavedState saved = Save(reference, 2);
+    std::vector<LocalStep> expected;
+    for (const int step : {1, 2}) {
+      expected.push_back(
+          reference->RunStep(StepIndex(step), reference.Order()).value());
+    }
+    for (const int engines : {1, 2, 4}) {
+      SCOPED_TRACE(engines);
+      Bench resumed(GetParam(), 4, engines, spec);
+      Restore(saved, resumed, engines);
+      for (const int step : {1, 2}) {
+        auto result = resumed->RunStep(StepIndex(step), resumed.Order());
+        ASSERT_TRUE(result.ok()) << result.status();
+        EXPECT_EQ(*result, expected[static_cast<size_t>(step - 1)]);
+      }
+      EXPECT_EQ(Flatten(*resumed->Digests()), Flatten(*reference->Digests()));
+    }
+  }
+}
+
+TEST_P(EngineConformanceTest, ExportsWhatItDigestsAndLaterUpdatesDoNotTouchIt) {
+  Bench bench(GetParam(), 2, 2);
+  ASSERT_TRUE(bench->RunStep(StepIndex(0), bench.Order()).ok());
+  auto digests = bench->Digests();
+  ASSERT_TRUE(digests.ok()) << digests.status();
+  const SavedState saved = Save(bench, 2);
+  ASSERT_TRUE(bench->RunStep(StepIndex(1), bench.Order()).ok());
+  ASSERT_EQ(saved.parameters.size(), digests->size());
+  for (const ParameterDigest& digest : *digests) {
+    const StateTensor& tensor = saved.parameters.at(digest.name);
+    EXPECT_TRUE(tensor.descriptor == digest.descriptor);
+    Sha256 sha256;
+    sha256.Update(tensor.data.get(), tensor.descriptor.bytes());
+    EXPECT_EQ(sha256.FinishHex(), digest.sha256) << digest.name;
+  }
+}
+
+TEST_P(EngineConformanceTest, AnImportThatFailsSaysWhy) {
+  Bench bench(GetParam(), 1, 1);
+  EXPECT_EQ(Code(bench.engine(0).ImportParameters(ReaderOf({}))),
+            StatusCode::kNotFound);
+  EXPECT_EQ(Code(bench.engine(0).ImportOptimizer(ReaderOf({}))),
+            StatusCode::kNotFound);
 }
 
 // ---- protocol ---------------------------------------------------------------

@@ -82,6 +82,26 @@ struct ParameterDigest {
   std::string sha256;  // of its bytes
 };
 
+// One tensor of the training state: a parameter, under the name that a
+// checkpoint gives it, or optimizer state of one, as "<parameter>.exp_avg".
+struct StateTensor {
+  std::string name;
+  TensorDescriptor descriptor;
+  std::shared_ptr<const void> data;  // on the host; descriptor.bytes() of it
+};
+
+// What one stage adds to the training state. A tied parameter is its owner's.
+struct StageState {
+  StageAssignment stage;
+  std::vector<StateTensor> parameters;
+  std::vector<StateTensor> optimizer;
+};
+
+// Fills `data`, on the host, with the tensor of this name; an error unless it
+// is there and fits the descriptor.
+using StateReader = std::function<absl::Status(
+    const std::string& name, const TensorDescriptor& descriptor, void* data)>;
+
 // Runs the stages of one worker for one placement of a job. Single-executor:
 // only the engine thread calls it (and the thread that builds and destroys it
 // while no engine thread runs). Synchronous on CPU. Errors: kInvalidArgument
@@ -152,6 +172,14 @@ class StageEngine {
 
   // Digests of all parameters of this worker, tied ones by the owner only.
   virtual absl::StatusOr<std::vector<ParameterDigest>> DigestParameters() = 0;
+
+  // Between steps: a copy of all parameters and optimizer state, which later
+  // updates do not change and any thread may read and drop.
+  virtual absl::StatusOr<std::vector<StageState>> ExportState() = 0;
+  // Between steps: replace all parameters, or all optimizer state, by what
+  // `read` gives, tied copies too. After an error they are of no use.
+  virtual absl::Status ImportParameters(const StateReader& read) = 0;
+  virtual absl::Status ImportOptimizer(const StateReader& read) = 0;
 };
 
 // A worker's main registers one for each engine it offers. Blocks while the

@@ -197,13 +197,14 @@ void Gpt2Stage::AddHead() {
   next_global_index_ = 2 + kParametersPerBlock * model_.layers;
   ln_f_ = AddLayerNorm("transformer.ln_f");
   const std::string name = "lm_head.weight";
+  const std::string embedding = "transformer.wte.weight";
   // A tied head is a second leaf that begins with the embedding's values.
-  lm_head_ =
-      Add(name, {model_.vocabulary, model_.hidden},
-          Normal(kInitialDeviation, seed_,
-                 model_.tie_embeddings ? "transformer.wte.weight" : name));
+  lm_head_ = Add(name, {model_.vocabulary, model_.hidden},
+                 Normal(kInitialDeviation, seed_,
+                        model_.tie_embeddings ? embedding : name));
   lm_head_->tied = model_.tie_embeddings;
   lm_head_->tied_copy = model_.tie_embeddings;
+  lm_head_->tied_to = embedding;
 }
 
 std::vector<StageParameter*> Gpt2Stage::parameters() {

@@ -19,17 +19,21 @@ namespace stagecoach::worker {
 // flat buffers, fills `value` and `gradient` with views of them, and calls
 // `initialise` once.
 struct StageParameter {
-  std::string name;  // as a checkpoint stores it
+  std::string name;  // as Hugging Face's model calls it
   std::vector<int64_t> shape;
   int64_t global_index = 0;  // order over the whole model
   // A second leaf of a tied parameter: not counted in norm and digest.
   bool tied_copy = false;
-  bool tied = false;  // owner or copy of the tied group
+  bool tied = false;    // owner or copy of the tied group
+  std::string tied_to;  // of a tied copy: the owner's name
   // Fills the value; depends on (seed, name) alone.
   std::function<void(at::Tensor& value)> initialise;
 
   at::Tensor value;     // requires grad
   at::Tensor gradient;  // view of the flat gradient buffer
+
+  // The name under which a checkpoint stores its value.
+  const std::string& stored_name() const { return tied_copy ? tied_to : name; }
 };
 
 // The slice of a model that one stage runs, as plain ATen calls under autograd.

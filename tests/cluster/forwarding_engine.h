@@ -79,6 +79,15 @@ class ForwardingEngine : public worker::StageEngine {
       override {
     return inner_->DigestParameters();
   }
+  absl::StatusOr<std::vector<worker::StageState>> ExportState() override {
+    return inner_->ExportState();
+  }
+  absl::Status ImportParameters(const worker::StateReader& read) override {
+    return inner_->ImportParameters(read);
+  }
+  absl::Status ImportOptimizer(const worker::StateReader& read) override {
+    return inner_->ImportOptimizer(read);
+  }
 
  private:
   const std::unique_ptr<worker::StageEngine> inner_;

@@ -70,7 +70,7 @@ struct Leaf {
   int64_t global_index = 0;
   TensorPtr value;
   TensorPtr gradient;
-  TensorPtr optimizer;  // only takes memory
+  TensorPtr optimizer;  // a hash of all gradients so far
 };
 
 // What a stage keeps of a microbatch between its forward and its backward.
@@ -116,6 +116,9 @@ class SyntheticEngine final : public StageEngine {
   absl::Status ApplyUpdate(const UpdateOptions& options) override;
   void Drop() override;
   absl::StatusOr<std::vector<ParameterDigest>> DigestParameters() override;
+  absl::StatusOr<std::vector<StageState>> ExportState() override;
+  absl::Status ImportParameters(const StateReader& read) override;
+  absl::Status ImportOptimizer(const StateReader& read) override;
 
  private:
   using Key = std::pair<StageIndex, MicrobatchIndex>;
@@ -144,6 +147,8 @@ class SyntheticEngine final : public StageEngine {
   void AddWeightGradient(const Action& action);
   std::vector<MicrobatchLoss> Losses() const;
   absl::StatusOr<Leaf*> Tied(bool owner, absl::string_view call);
+  StateTensor CopyOf(const std::string& name, const TensorPtr& source) const;
+  std::vector<Leaf*> Leaves();
 
   const SyntheticOptions synthetic_;
   memory::AccountingAllocator* const allocator_;
@@ -201,6 +206,7 @@ absl::StatusOr<Leaf> SyntheticEngine::NewLeaf(const std::string& name,
   SC_ASSIGN_OR_RETURN(
       leaf.optimizer,
       SyntheticTensor::Allocate(one, TagOf(Category::kOptimizer), allocator_));
+  Set(leaf.optimizer, 0);
   Set(leaf.value, Mix(static_cast<uint64_t>(options_.spec.seed),
                       static_cast<uint64_t>(global_index)));
   return leaf;
@@ -559,10 +565,13 @@ absl::StatusOr<GradientReport> SyntheticEngine::FinishGradients() {
 absl::Status SyntheticEngine::ApplyUpdate(const UpdateOptions& options) {
   SC_RETURN_IF_ERROR(protocol_.Update(options.step));
   const auto update = [&options](const Leaf& leaf) {
+    // The optimizer's state counts, as Adam's does.
     uint64_t value = Mix(Get(leaf.value), Get(leaf.gradient));
+    value = Mix(value, Get(leaf.optimizer));
     value = Mix(value, Bits(options.clip_factor));
     value = Mix(value, Bits(options.learning_rate));
     Set(leaf.value, value);
+    Set(leaf.optimizer, Mix(Get(leaf.optimizer), Get(leaf.gradient)));
   };
   for (const auto& [stage, leaf] : weights_) update(leaf);
   if (tied_owner_ != nullptr) update(*tied_owner_);
@@ -591,6 +600,57 @@ SyntheticEngine::DigestParameters() {
   if (tied_owner_ != nullptr) add(*tied_owner_);
   for (const auto& [stage, leaf] : weights_) add(leaf);
   return digests;
+}
+
+StateTensor SyntheticEngine::CopyOf(const std::string& name,
+                                    const TensorPtr& source) const {
+  auto number = std::make_shared<uint64_t>(Get(source));
+  StateTensor tensor;
+  tensor.name = name;
+  tensor.descriptor = source->descriptor();
+  tensor.data = std::shared_ptr<const void>(number, number.get());
+  return tensor;
+}
+
+absl::StatusOr<std::vector<StageState>> SyntheticEngine::ExportState() {
+  std::vector<StageState> states;
+  for (const StageAssignment& stage : options_.stages) {
+    StageState state;
+    state.stage = stage;
+    const auto add = [&](const Leaf& leaf) {
+      state.parameters.push_back(CopyOf(leaf.name, leaf.value));
+      state.optimizer.push_back(CopyOf(leaf.name + ".exp_avg", leaf.optimizer));
+    };
+    if (stage.first && tied_owner_ != nullptr) add(*tied_owner_);
+    add(weights_.at(stage.stage));
+    states.push_back(std::move(state));
+  }
+  return states;
+}
+
+std::vector<Leaf*> SyntheticEngine::Leaves() {
+  std::vector<Leaf*> leaves;
+  for (auto& [stage, leaf] : weights_) leaves.push_back(&leaf);
+  if (tied_owner_ != nullptr) leaves.push_back(tied_owner_.get());
+  if (tied_copy_ != nullptr) leaves.push_back(tied_copy_.get());
+  return leaves;
+}
+
+absl::Status SyntheticEngine::ImportParameters(const StateReader& read) {
+  for (Leaf* leaf : Leaves()) {
+    SC_RETURN_IF_ERROR(
+        read(leaf->name, leaf->value->descriptor(), leaf->value->bytes()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SyntheticEngine::ImportOptimizer(const StateReader& read) {
+  for (Leaf* leaf : Leaves()) {
+    SC_RETURN_IF_ERROR(read(leaf->name + ".exp_avg",
+                            leaf->optimizer->descriptor(),
+                            leaf->optimizer->bytes()));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/sha256.h"
+#include "base/status.h"
 #include "memory/category.h"
 
 namespace stagecoach::worker {
@@ -53,6 +55,47 @@ at::Tensor Zeros(memory::Category category, const at::Device& device,
   tag.category = category;
   const memory::ScopedTag scope(tag);
   return at::zeros(shape, at::TensorOptions().dtype(at::kFloat).device(device));
+}
+
+TensorDescriptor DescriptorOf(const StageParameter& parameter) {
+  TensorDescriptor descriptor;
+  descriptor.dtype = DType::kFloat32;
+  descriptor.shape = parameter.shape;
+  return descriptor;
+}
+
+// What Adam keeps of a parameter, by PyTorch's names.
+std::string AverageName(const StageParameter& parameter) {
+  return absl::StrCat(parameter.stored_name(), ".exp_avg");
+}
+std::string SquaredAverageName(const StageParameter& parameter) {
+  return absl::StrCat(parameter.stored_name(), ".exp_avg_sq");
+}
+
+StateTensor CopyToHost(std::string name, const StageParameter& parameter,
+                       const at::Tensor& source) {
+  auto copy = std::make_shared<at::Tensor>(
+      at::empty(source.sizes(), at::TensorOptions().dtype(at::kFloat))
+          .copy_(source));
+  StateTensor tensor;
+  tensor.name = std::move(name);
+  tensor.descriptor = DescriptorOf(parameter);
+  tensor.data =
+      std::shared_ptr<const void>(copy, copy->const_data_ptr<float>());
+  return tensor;
+}
+
+absl::Status ReadInto(const StateReader& read, const std::string& name,
+                      const StageParameter& parameter, at::Tensor target) {
+  const TensorDescriptor descriptor = DescriptorOf(parameter);
+  if (target.is_cpu()) {
+    return read(name, descriptor, target.mutable_data_ptr<float>());
+  }
+  const at::Tensor host =
+      at::empty(target.sizes(), at::TensorOptions().dtype(at::kFloat));
+  SC_RETURN_IF_ERROR(read(name, descriptor, host.mutable_data_ptr<float>()));
+  target.copy_(host);
+  return absl::OkStatus();
 }
 
 // In double, and in pieces: a double copy of a whole embedding would be twice
@@ -187,12 +230,54 @@ std::vector<ParameterDigest> ParameterStore::Digests() const {
     sha256.Update(value.const_data_ptr(), value.nbytes());
     ParameterDigest digest;
     digest.name = parameter->name;
-    digest.descriptor.dtype = DType::kFloat32;
-    digest.descriptor.shape = parameter->shape;
+    digest.descriptor = DescriptorOf(*parameter);
     digest.sha256 = sha256.FinishHex();
     digests.push_back(std::move(digest));
   }
   return digests;
+}
+
+at::Tensor ParameterStore::PartOf(const at::Tensor& buffer,
+                                  const StageParameter& parameter) {
+  return buffer.narrow(0, parameter.value.storage_offset(),
+                       Elements(parameter));
+}
+
+void ParameterStore::Export(const std::vector<StageParameter*>& of,
+                            StageState* state) const {
+  const at::NoGradGuard no_grad;
+  for (const StageParameter* parameter : CountedInGlobalOrder(of)) {
+    state->parameters.push_back(CopyToHost(parameter->stored_name(), *parameter,
+                                           PartOf(values_, *parameter)));
+    if (!averages_.defined()) continue;
+    state->optimizer.push_back(CopyToHost(AverageName(*parameter), *parameter,
+                                          PartOf(averages_, *parameter)));
+    state->optimizer.push_back(
+        CopyToHost(SquaredAverageName(*parameter), *parameter,
+                   PartOf(squared_averages_, *parameter)));
+  }
+}
+
+absl::Status ParameterStore::ImportValues(const StateReader& read) {
+  const at::NoGradGuard no_grad;
+  for (const StageParameter* parameter : parameters_) {
+    SC_RETURN_IF_ERROR(ReadInto(read, parameter->stored_name(), *parameter,
+                                PartOf(values_, *parameter)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParameterStore::ImportOptimizer(const StateReader& read) {
+  const at::NoGradGuard no_grad;
+  if (!averages_.defined()) return absl::OkStatus();
+  for (const StageParameter* parameter : parameters_) {
+    SC_RETURN_IF_ERROR(ReadInto(read, AverageName(*parameter), *parameter,
+                                PartOf(averages_, *parameter)));
+    SC_RETURN_IF_ERROR(ReadInto(read, SquaredAverageName(*parameter),
+                                *parameter,
+                                PartOf(squared_averages_, *parameter)));
+  }
+  return absl::OkStatus();
 }
 
 int64_t ParameterStore::buffer_bytes() const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "job/job_spec.h"
 #include "stage_worker/engine/stage_engine.h"
 #include "stage_worker/model/stage_model.h"
@@ -39,6 +40,13 @@ class ParameterStore {
   // only.
   std::vector<ParameterDigest> Digests() const;
 
+  // Copies on the host of what the parameters among `of` and the optimizer hold
+  // now; a tied copy is left out.
+  void Export(const std::vector<StageParameter*>& of, StageState* state) const;
+  // Replaces all values, or all optimizer state, by what `read` gives.
+  absl::Status ImportValues(const StateReader& read);
+  absl::Status ImportOptimizer(const StateReader& read);
+
   // The two leaves of the tied parameter, null where this worker lacks them.
   StageParameter* tied_owner() const { return tied_owner_; }
   StageParameter* tied_copy() const { return tied_copy_; }
@@ -62,6 +70,9 @@ class ParameterStore {
   void MakeRanges(int64_t decaying, int64_t elements);
   void Initialise();
   void AdamW(const UpdateOptions& options);
+  // The stretch of one of the flat buffers that belongs to the parameter.
+  static at::Tensor PartOf(const at::Tensor& buffer,
+                           const StageParameter& parameter);
 
   const job::TrainingSpec training_;
   const std::vector<StageParameter*> parameters_;  // in buffer order

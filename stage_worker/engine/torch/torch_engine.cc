@@ -87,6 +87,7 @@ class TorchEngine final : public StageEngine {
       : device_(device),
         data_(options.data),
         training_(options.spec.training),
+        stages_(options.stages),
         protocol_(ProtocolOptions(options)) {}
 
   // Makes the models and their parameters. Once, before anything else.
@@ -121,6 +122,9 @@ class TorchEngine final : public StageEngine {
   absl::Status ApplyUpdate(const UpdateOptions& options) override;
   void Drop() override;
   absl::StatusOr<std::vector<ParameterDigest>> DigestParameters() override;
+  absl::StatusOr<std::vector<StageState>> ExportState() override;
+  absl::Status ImportParameters(const StateReader& read) override;
+  absl::Status ImportOptimizer(const StateReader& read) override;
 
  private:
   using Key = std::pair<StageIndex, MicrobatchIndex>;
@@ -150,6 +154,7 @@ class TorchEngine final : public StageEngine {
   DataSource* const data_;
   DataSource* evaluation_data_ = nullptr;  // of the present evaluation
   const job::TrainingSpec training_;
+  const std::vector<StageAssignment> stages_;
   StepProtocol protocol_;
   std::map<StageIndex, std::unique_ptr<StageModel>> models_;
   std::unique_ptr<ParameterStore> parameters_;
@@ -484,6 +489,34 @@ void TorchEngine::Drop() {
 absl::StatusOr<std::vector<ParameterDigest>> TorchEngine::DigestParameters() {
   return CatchTorch("digest of the parameters", [this] {
     return absl::StatusOr<std::vector<ParameterDigest>>(parameters_->Digests());
+  });
+}
+
+absl::StatusOr<std::vector<StageState>> TorchEngine::ExportState() {
+  return CatchTorch("copy of the training state", [this] {
+    const memory::ScopedTag tag(PlainTag(memory::Category::kOther));
+    std::vector<StageState> states;
+    for (const StageAssignment& stage : stages_) {
+      StageState state;
+      state.stage = stage;
+      parameters_->Export(models_[stage.stage]->parameters(), &state);
+      states.push_back(std::move(state));
+    }
+    return absl::StatusOr<std::vector<StageState>>(std::move(states));
+  });
+}
+
+absl::Status TorchEngine::ImportParameters(const StateReader& read) {
+  return CatchTorch("loading the parameters", [&] {
+    const memory::ScopedTag tag(PlainTag(memory::Category::kWorkspace));
+    return parameters_->ImportValues(read);
+  });
+}
+
+absl::Status TorchEngine::ImportOptimizer(const StateReader& read) {
+  return CatchTorch("loading the optimizer's state", [&] {
+    const memory::ScopedTag tag(PlainTag(memory::Category::kWorkspace));
+    return parameters_->ImportOptimizer(read);
   });
 }
 
