@@ -55,10 +55,12 @@ absl::Status JobClient::ToStatus(const grpc::Status& status) const {
   }
 }
 
-absl::StatusOr<std::string> JobClient::Submit(const v1::JobSpec& spec) {
+absl::StatusOr<std::string> JobClient::Submit(const v1::JobSpec& spec,
+                                              bool resume) {
   auto request = Versioned<v1::SubmitJobRequest>();
   request.set_request_id(NewRequestId());
   *request.mutable_spec() = spec;
+  request.set_resume(resume);
   grpc::ClientContext context;
   SetTimeout(&context, kCallTimeout);
   v1::SubmitJobResponse response;
@@ -115,6 +117,19 @@ absl::StatusOr<v1::Job> JobClient::Reschedule(const std::string& job_id,
       jobs_->RescheduleJob(&context, request, &response);
   if (!status.ok()) return ToStatus(status);
   return std::move(*response.mutable_job());
+}
+
+absl::StatusOr<v1::CheckpointJobResponse> JobClient::Checkpoint(
+    const std::string& job_id) {
+  auto request = Versioned<v1::CheckpointJobRequest>();
+  request.set_job_id(job_id);
+  grpc::ClientContext context;
+  SetTimeout(&context, kCallTimeout);
+  v1::CheckpointJobResponse response;
+  const grpc::Status status =
+      jobs_->CheckpointJob(&context, request, &response);
+  if (!status.ok()) return ToStatus(status);
+  return response;
 }
 
 absl::StatusOr<v1::GetMemoryStatsResponse> JobClient::MemoryStats(

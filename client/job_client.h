@@ -27,8 +27,9 @@ class JobClient {
   explicit JobClient(std::string endpoint);
 
   // The new job's id. Sends an id of the request, so that a repeated message
-  // does not make a second job.
-  absl::StatusOr<std::string> Submit(const v1::JobSpec& spec);
+  // does not make a second job. `resume`: it goes on from a checkpoint.
+  absl::StatusOr<std::string> Submit(const v1::JobSpec& spec,
+                                     bool resume = false);
   absl::StatusOr<v1::Job> Get(const std::string& job_id);
   absl::StatusOr<v1::ListJobsResponse> List();
   // `send_budget` 0: as before.
@@ -37,6 +38,9 @@ class JobClient {
                                      int64_t send_budget);
   absl::StatusOr<v1::Job> Cancel(const std::string& job_id,
                                  const std::string& reason);
+  // Asks for a checkpoint at the next step boundary; does not wait for it.
+  absl::StatusOr<v1::CheckpointJobResponse> Checkpoint(
+      const std::string& job_id);
   // Of the running or last job if `job_id` is empty.
   absl::StatusOr<v1::GetMemoryStatsResponse> MemoryStats(
       const std::string& job_id);

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "client/checkpoint_commands.h"
 #include "client/command_line.h"
 #include "client/exit_codes.h"
 #include "client/follow.h"
@@ -36,12 +37,18 @@ void PrintJob(const v1::Job& job, Context* context) {
 
 // ---- submit -----------------------------------------------------------------
 
-absl::StatusOr<int> Submit(const SpecArguments& arguments, Context* context) {
-  SC_ASSIGN_OR_RETURN(const CheckedSpec spec, LoadSpec(arguments));
+struct SubmitArguments {
+  SpecArguments spec;
+  bool resume = false;
+};
+
+absl::StatusOr<int> Submit(const SubmitArguments& arguments, Context* context) {
+  SC_ASSIGN_OR_RETURN(const CheckedSpec spec, LoadSpec(arguments.spec));
   v1::JobSpec proto;
   job::ToProto(spec.spec(), &proto);
-  SC_ASSIGN_OR_RETURN(const std::string job_id,
-                      JobClient(context->endpoint).Submit(proto));
+  SC_ASSIGN_OR_RETURN(
+      const std::string job_id,
+      JobClient(context->endpoint).Submit(proto, arguments.resume));
   if (context->json()) {
     Json document;
     document["job_id"] = job_id;
@@ -56,9 +63,11 @@ void AddSubmit(CLI::App* group, Context* context) {
   CLI::App* verb =
       AddVerb(group, "submit", "Submit a job and print its id",
               {"stagecoach job submit job.toml",
-               "stagecoach job submit job.toml --set pipeline.workers=2"});
-  auto arguments = std::make_shared<SpecArguments>();
-  AddSpecArguments(verb, arguments.get());
+               "stagecoach job submit job.toml --set pipeline.workers=2",
+               "stagecoach job submit job.toml --resume"});
+  auto arguments = std::make_shared<SubmitArguments>();
+  AddSpecArguments(verb, &arguments->spec);
+  AddResumeFlag(verb, &arguments->resume);
   SetAction(verb, context,
             [arguments, context] { return Submit(*arguments, context); });
 }
@@ -251,6 +260,7 @@ void AddJobCommands(CLI::App* app, Context* context) {
   AddCancel(group, context);
   AddReschedule(group, context);
   AddJobStreamCommands(group, context);
+  AddJobCheckpointVerbs(group, context);
 }
 
 }  // namespace stagecoach::client

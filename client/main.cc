@@ -8,6 +8,7 @@
 #include "CLI/CLI.hpp"
 #include "base/log.h"
 #include "base/process.h"
+#include "client/checkpoint_commands.h"
 #include "client/cluster_commands.h"
 #include "client/command_line.h"
 #include "client/context.h"
@@ -66,6 +67,7 @@ int Main(int argc, char** argv) {
   AddUpCommands(&app, &context);
   AddDoctorCommand(&app, &context);
   AddHelpCommands(&app, &context);
+  AddCheckpointCommands(&app, &context);
   return RunCommandLine(&app, argc, argv, &context);
 }
 

@@ -57,6 +57,7 @@ void AddRunCommand(CLI::App* app, Context* context) {
       {"stagecoach run examples/tiny.toml --local",
        "stagecoach run job.toml --set training.steps=5 -o json",
        "stagecoach run job.toml --local --transport shm --keep-logs logs",
+       "stagecoach run job.toml --local --resume",
        "stagecoach --endpoint 10.0.0.1:7070 run job.toml"});
   auto arguments = std::make_shared<RunArguments>();
   AddSpecArguments(verb, &arguments->spec);
@@ -64,6 +65,7 @@ void AddRunCommand(CLI::App* app, Context* context) {
       "--local", arguments->options.local,
       "Start a private coordinator and pipeline.workers workers on this "
       "machine, and leave nothing of them");
+  AddResumeFlag(verb, &arguments->options.resume);
   verb->add_option("--keep-logs", arguments->options.log_folder,
                    "With --local: keep the processes' logs in this folder")
       ->needs(local);

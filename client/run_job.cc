@@ -88,14 +88,14 @@ RunOutcome OutcomeOf(const v1::Job& job, const absl::Status& status,
   return outcome;
 }
 
-RunOutcome SubmitAndFollow(const job::JobSpec& spec,
+RunOutcome SubmitAndFollow(const job::JobSpec& spec, bool resume,
                            const std::string& endpoint,
                            const LocalCluster* cluster, Interrupt* interrupt,
                            Context* context) {
   JobClient client(endpoint);
   v1::JobSpec proto;
   job::ToProto(spec, &proto);
-  const absl::StatusOr<std::string> job_id = client.Submit(proto);
+  const absl::StatusOr<std::string> job_id = client.Submit(proto, resume);
   if (!job_id.ok()) return OutcomeOf(v1::Job(), job_id.status(), cluster);
   *context->error << "job " << *job_id << " submitted" << std::endl;
 
@@ -120,8 +120,8 @@ RunOutcome SubmitAndFollow(const job::JobSpec& spec,
 RunOutcome RunJob(const job::JobSpec& spec, const RunOptions& options,
                   Interrupt* interrupt, Context* context) {
   if (!options.local) {
-    return SubmitAndFollow(spec, context->endpoint, nullptr, interrupt,
-                           context);
+    return SubmitAndFollow(spec, options.resume, context->endpoint, nullptr,
+                           interrupt, context);
   }
   const absl::StatusOr<std::unique_ptr<LocalCluster>> cluster =
       StartCluster(spec, options, interrupt);
@@ -133,8 +133,8 @@ RunOutcome RunJob(const job::JobSpec& spec, const RunOptions& options,
   *context->error << "coordinator at " << address << "; stagecoach --endpoint "
                   << address << " memory stats" << std::endl;
   if (interrupt->Take(Interrupt::Reason::kUser)) return CancelledBeforeSubmit();
-  RunOutcome outcome =
-      SubmitAndFollow(spec, address, cluster->get(), interrupt, context);
+  RunOutcome outcome = SubmitAndFollow(spec, options.resume, address,
+                                       cluster->get(), interrupt, context);
   (*cluster)->Stop();
   return outcome;
 }

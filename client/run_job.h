@@ -14,6 +14,7 @@ struct RunOptions {
   // On a private cluster of `pipeline.workers` workers, which is gone
   // afterwards; else on the coordinator of the context.
   bool local = false;
+  bool resume = false;     // go on from the newest sound checkpoint
   std::string log_folder;  // of the private cluster; empty: logs are not kept
 };
 

@@ -24,6 +24,12 @@ void AddSpecArguments(CLI::App* verb, SpecArguments* arguments) {
           "}"));
 }
 
+void AddResumeFlag(CLI::App* verb, bool* resume) {
+  verb->add_flag("--resume", *resume,
+                 "Go on from the newest sound checkpoint of the spec's "
+                 "checkpoint.directory, or begin if there is none");
+}
+
 absl::StatusOr<CheckedSpec> LoadSpec(const SpecArguments& arguments) {
   std::vector<std::string> overrides = arguments.overrides;
   if (!arguments.transport.empty()) {

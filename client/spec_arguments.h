@@ -21,6 +21,9 @@ struct SpecArguments {
 // `arguments` must live as long as `verb`.
 void AddSpecArguments(CLI::App* verb, SpecArguments* arguments);
 
+// `--resume`.
+void AddResumeFlag(CLI::App* verb, bool* resume);
+
 // A spec that everything about it that can be known before anything starts has
 // been checked of.
 struct CheckedSpec {

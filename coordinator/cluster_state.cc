@@ -61,6 +61,12 @@ struct ClusterState::Applier {
     return state.Transition(**job, to, at);
   }
 
+  absl::Status FindRunning(const std::string& id, JobRecord** job) const {
+    SC_RETURN_IF_ERROR(Find(id, job));
+    if ((*job)->state == JobState::kRunning) return absl::OkStatus();
+    return Impossible(absl::StrCat(id, " is not running"));
+  }
+
   absl::Status operator()(const WorkerRegistered& event) const {
     auto it = state.workers_.find(event.worker);
     if (it != state.workers_.end() && !it->second.dead) {
@@ -135,6 +141,7 @@ struct ClusterState::Applier {
     job.id = event.job_id;
     job.request_id = event.request_id;
     job.spec = event.spec;
+    job.resume = event.resume;
     job.revision = 1;
     state.jobs_[event.job_id] = std::move(job);
     state.job_order_.push_back(event.job_id);
@@ -156,6 +163,9 @@ struct ClusterState::Applier {
     job->planned = true;
     job->schedule = event.schedule;
     job->stages = event.stages;
+    job->first_step = event.first_step;
+    job->checkpoint_step = event.first_step;
+    job->checkpoint_path = event.checkpoint;
     return absl::OkStatus();
   }
 
@@ -257,7 +267,8 @@ struct ClusterState::Applier {
     JobRecord* job = nullptr;
     SC_RETURN_IF_ERROR(Find(event.job_id, &job));
     if (job->state != JobState::kRunning ||
-        event.result.step != static_cast<int64_t>(job->steps.size()) ||
+        event.result.step !=
+            job->first_step + static_cast<int64_t>(job->steps.size()) ||
         event.busy_nanoseconds.size() != job->workers.size()) {
       return Impossible(absl::StrCat("step ", event.result.step, " of ",
                                      event.job_id, " committed"));
@@ -266,6 +277,27 @@ struct ClusterState::Applier {
     for (size_t i = 0; i < job->workers.size(); ++i) {
       job->workers[i].busy_nanoseconds += event.busy_nanoseconds[i];
     }
+    ++job->revision;
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const CheckpointStored& event) const {
+    JobRecord* job = nullptr;
+    SC_RETURN_IF_ERROR(FindRunning(event.job_id, &job));
+    job->checkpoint_step = event.step;
+    job->checkpoint_path = event.path;
+    job->checkpoint_error.clear();
+    job->failed_checkpoint_step = 0;
+    ++job->revision;
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const CheckpointFailed& event) const {
+    JobRecord* job = nullptr;
+    SC_RETURN_IF_ERROR(FindRunning(event.job_id, &job));
+    job->failed_checkpoint_step = event.step;
+    job->checkpoint_error =
+        absl::StrCat("checkpoint of step ", event.step, ": ", event.message);
     ++job->revision;
     return absl::OkStatus();
   }

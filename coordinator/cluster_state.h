@@ -49,6 +49,7 @@ struct JobRecord {
   std::string id;
   std::string request_id;
   v1::JobSpec spec;
+  bool resume = false;
   JobState state = JobState::kQueued;
   std::string reason;
   bool planned = false;
@@ -61,7 +62,13 @@ struct JobRecord {
   Epoch epoch;                           // 0: never placed
   std::vector<JobWorkerRecord> workers;  // by index
   std::string transport;                 // empty until RUNNING
-  std::vector<StepRecord> steps;
+  int64_t first_step = 0;                // that of the checkpoint it began with
+  std::vector<StepRecord> steps;         // from first_step on
+  // The newest complete checkpoint, and why the last attempt failed, if it did.
+  int64_t checkpoint_step = 0;
+  std::string checkpoint_path;
+  std::string checkpoint_error;
+  int64_t failed_checkpoint_step = 0;
   std::optional<FailureCause> cause;
   std::vector<std::string> victims;
   std::vector<v1::ParameterDigest> parameters;

@@ -64,7 +64,9 @@ std::string Dump(const JobRecord& job) {
       " evaluation=", Exact(job.evaluation_loss),
       " requested=", job.requested_schedule, "/", job.requested_send_budget,
       " victims=", absl::StrJoin(job.victims, ","), " ", job.reason, "\n  ",
-      job.spec.ShortDebugString(), "\n");
+      job.spec.ShortDebugString(), "\n  resume=", job.resume,
+      " first_step=", job.first_step, " checkpoint=", job.checkpoint_step, " ",
+      job.checkpoint_path, " ", job.checkpoint_error, "\n");
   for (const StagePlan& stage : job.stages) {
     absl::StrAppend(&text, "  stage ", stage.layer_begin, " ", stage.layer_end,
                     " ", stage.worker, " ", stage.output_bytes, "\n");

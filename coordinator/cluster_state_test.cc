@@ -230,6 +230,41 @@ TEST_F(ClusterStateTest, AFailureKeepsItsCauseAndReason) {
   EXPECT_EQ(job->victims, std::vector<std::string>({"w0"}));
 }
 
+TEST_F(ClusterStateTest, RemembersTheNewestCheckpointAndTheLastFailure) {
+  MustRefuse(CheckpointStored{"job-1", 1, "/c/1"});
+  ToRunning();
+  MustApply(CheckpointStored{"job-1", 1, "/c/1"});
+  MustApply(CheckpointFailed{"job-1", 2, "disk full"});
+  const JobRecord* job = state_.FindJob("job-1");
+  EXPECT_EQ(job->checkpoint_step, 1);
+  EXPECT_EQ(job->checkpoint_path, "/c/1");
+  EXPECT_EQ(job->checkpoint_error, "checkpoint of step 2: disk full");
+  EXPECT_EQ(job->failed_checkpoint_step, 2);
+  MustApply(CheckpointStored{"job-1", 3, "/c/3"});
+  EXPECT_EQ(job->checkpoint_path, "/c/3");
+  EXPECT_EQ(job->checkpoint_error, "");
+}
+
+TEST_F(ClusterStateTest, AResumedJobCountsItsStepsFromItsCheckpoint) {
+  MustApply(JobSubmitted{"job-1", "", TinySpec(2), /*resume=*/true});
+  MustApply(JobPlanning{"job-1"});
+  JobPlanned planned;
+  planned.job_id = "job-1";
+  planned.stages.resize(2);
+  planned.first_step = 25;
+  planned.checkpoint = "/c/25";
+  MustApply(planned);
+  MustApply(Registered("w0"));
+  MustApply(Registered("w1"));
+  MustApply(Placed("job-1", 1, {"w0", "w1"}));
+  MustApply(Running("job-1"));
+  MustRefuse(Step("job-1", 0));
+  MustApply(Step("job-1", 25));
+  MustApply(Step("job-1", 26));
+  EXPECT_EQ(state_.FindJob("job-1")->steps.size(), 2u);
+  EXPECT_EQ(state_.FindJob("job-1")->checkpoint_path, "/c/25");
+}
+
 TEST_F(ClusterStateTest, KnowsWhoHasWhichStage) {
   ToRunning();
   const JobRecord* job = state_.FindJob("job-1");
@@ -344,6 +379,8 @@ EventBody RandomEvents::Body(const ClusterState& state) {
     case 10:
     case 11:
     case 12: {
+      if (random_() % 8 == 0) return CheckpointStored{job, 1, Text()};
+      if (random_() % 8 == 0) return CheckpointFailed{job, 1, Text()};
       StepCommitted event;
       event.job_id = job;
       event.result.step = NextStep(state, job);

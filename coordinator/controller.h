@@ -95,6 +95,10 @@ class Controller {
   void Cancel(v1::CancelJobRequest request, Reply<v1::CancelJobResponse> reply);
   void Reschedule(v1::RescheduleJobRequest request,
                   Reply<v1::RescheduleJobResponse> reply);
+  // Asks for a checkpoint at the next step boundary. Not durable: forgotten
+  // with the placement.
+  void Checkpoint(v1::CheckpointJobRequest request,
+                  Reply<v1::CheckpointJobResponse> reply);
   // With the newest 20,000 steps; WatchJob gives all.
   void GetJob(v1::GetJobRequest request, Reply<v1::Job> reply);
   // The newest 1,000, in the order of submission.
@@ -192,6 +196,8 @@ class Controller {
       const v1::SubmitJobRequest& request);
   absl::StatusOr<v1::CancelJobResponse> CancelNow(
       const v1::CancelJobRequest& request);
+  absl::StatusOr<v1::CheckpointJobResponse> CheckpointNow(
+      const v1::CheckpointJobRequest& request);
   void OnPlanned(const std::string& job_id, absl::StatusOr<PlannedJob> planned);
   // Gives queued jobs their workers, first come first.
   void Schedule();

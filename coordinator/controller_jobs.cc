@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "coordinator/beginning.h"
 #include "coordinator/controller.h"
 #include "coordinator/placement_policy.h"
 #include "coordinator/publish.h"
@@ -60,14 +61,19 @@ absl::StatusOr<v1::SubmitJobResponse> Controller::SubmitNow(
   SC_ASSIGN_OR_RETURN(const job::JobSpec spec, job::FromProto(request.spec()));
   const std::string job_id =
       absl::StrCat("job-", state_.job_order().size() + 1);
-  if (!Commit(JobSubmitted{job_id, request.request_id(), request.spec()}) ||
+  if (!Commit(JobSubmitted{job_id, request.request_id(), request.spec(),
+                           request.resume()}) ||
       !Commit(JobPlanning{job_id})) {
     return stopped_;
   }
   LogInfo(absl::StrCat("submitted: ", spec.name), JobFields(job_id));
-  planning_->Add([this, job_id, spec] {
+  planning_->Add([this, job_id, spec, resume = request.resume()] {
     absl::StatusOr<PlannedJob> planned =
         PlanForWorkers(spec, /*profile=*/nullptr, options_.planner);
+    if (planned.ok()) {
+      const absl::Status begins = ChooseBeginning(job_id, resume, &*planned);
+      if (!begins.ok()) planned = begins;
+    }
     Post([this, job_id, planned = std::move(planned)]() mutable {
       OnPlanned(job_id, std::move(planned));
     });
@@ -91,6 +97,8 @@ void Controller::OnPlanned(const std::string& job_id,
   event.job_id = job_id;
   event.schedule = ScheduleNameOf(*planned);
   event.stages = StagePlansOf(planned->plan);
+  event.first_step = planned->first_step;
+  event.checkpoint = planned->checkpoint;
   plans_[job_id] = std::make_shared<const PlannedJob>(*std::move(planned));
   Commit(std::move(event));
   Schedule();
@@ -275,6 +283,30 @@ void Controller::CheckRunDeadlines() {
     }
     Schedule();
   }
+}
+
+void Controller::Checkpoint(v1::CheckpointJobRequest request,
+                            Reply<v1::CheckpointJobResponse> reply) {
+  Post([this, request = std::move(request), reply = std::move(reply)] {
+    reply(CheckpointNow(request));
+  });
+}
+
+absl::StatusOr<v1::CheckpointJobResponse> Controller::CheckpointNow(
+    const v1::CheckpointJobRequest& request) {
+  SC_RETURN_IF_ERROR(Admit(request.version()));
+  SC_ASSIGN_OR_RETURN(const JobRecord* job, Find(request.job_id()));
+  const auto run = runs_.find(job->id);
+  if (run == runs_.end()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(job->id, " is ", JobStateName(job->state),
+                     "; only a running job can be stored"));
+  }
+  v1::CheckpointJobResponse response;
+  response.set_job_id(job->id);
+  SC_ASSIGN_OR_RETURN(const int64_t step, run->second.run.RequestCheckpoint());
+  response.set_step(step);
+  return response;
 }
 
 void Controller::Cancel(v1::CancelJobRequest request,

@@ -101,7 +101,7 @@ void Controller::WatchNow(const v1::WatchJobRequest& request,
   // Who has no revision has no step either, whatever the other field says.
   if (request.after_revision() > 0) {
     watch.next_step =
-        std::clamp<int64_t>(request.after_step() + 1, 0,
+        std::clamp<int64_t>(request.after_step() + 1 - (*job)->first_step, 0,
                             static_cast<int64_t>((*job)->steps.size()));
   }
   const bool finished = IsFinished((*job)->state);

@@ -56,6 +56,8 @@ struct JobSubmitted {
   std::string job_id;
   std::string request_id;
   v1::JobSpec spec;
+  // Go on from the newest checkpoint of its directory.
+  bool resume = false;
 };
 struct JobPlanning {
   std::string job_id;
@@ -71,6 +73,8 @@ struct JobPlanned {
   std::string job_id;
   std::string schedule;  // its kind
   std::vector<StagePlan> stages;
+  int64_t first_step = 0;
+  std::string checkpoint;  // where first_step > 0: the folder it begins with
 };
 // Planned again with what its workers measured, while it is being placed.
 struct JobReplanned {
@@ -129,6 +133,19 @@ struct StepCommitted {
   std::vector<int64_t> busy_nanoseconds;  // by worker index
 };
 
+// A checkpoint of the job is complete: its state after `step` updates.
+struct CheckpointStored {
+  std::string job_id;
+  int64_t step = 0;
+  std::string path;
+};
+// One could not be written; the job goes on without it.
+struct CheckpointFailed {
+  std::string job_id;
+  int64_t step = 0;
+  std::string message;
+};
+
 // The first cause is known; the workers are told to let go.
 struct JobFailing {
   std::string job_id;
@@ -158,8 +175,9 @@ using EventBody =
     std::variant<WorkerRegistered, WorkerSuspected, WorkerAnswered, WorkerLost,
                  WorkerReleased, JobSubmitted, JobPlanning, JobPlanned,
                  JobReplanned, JobRefused, JobWaiting, JobPlaced, JobRunning,
-                 JobRescheduled, StepCommitted, JobFailing, JobFailed,
-                 JobCancelRequested, JobCancelled, JobSucceeded>;
+                 JobRescheduled, StepCommitted, CheckpointStored,
+                 CheckpointFailed, JobFailing, JobFailed, JobCancelRequested,
+                 JobCancelled, JobSucceeded>;
 
 // One change of the coordinator's state. Appended to the journal before it
 // takes effect; applying all events in order gives the same state again.

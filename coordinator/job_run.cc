@@ -45,9 +45,11 @@ JobRun::JobRun(std::string job_id, Epoch epoch, v1::JobSpec spec,
       spec_(std::move(spec)),
       planned_(std::move(planned)),
       members_(std::move(members)),
+      resumed_from_(planned_->checkpoint),
       receive_pool_bytes_(members_.size()),
+      step_(planned_->first_step),
       prepared_(members_.size()),
-      applied_(members_.size()),
+      applied_(members_.size(), planned_->first_step),
       finished_(members_.size()) {
   for (size_t i = 0; i < members_.size(); ++i) {
     holding_.insert(static_cast<int>(i));
@@ -78,6 +80,7 @@ v1::CoordinatorMessage JobRun::AssignFor(int worker) const {
     peer->set_incarnation(member.incarnation.value());
     peer->set_peer_address(member.peer_address);
   }
+  assign->set_checkpoint(resumed_from_);
   assign->set_slot_bytes(static_cast<int64_t>(planned_->plan.boundary.bytes()));
   return message;
 }
@@ -138,13 +141,13 @@ JobRun::Output JobRun::OnMessage(int worker, const v1::WorkerMessage& message,
   Output output;
   output.culprit = worker;
   if (phase_ == Phase::kReleasing && !message.has_released()) return output;
-  output.status = HandleAnswer(worker, message, &output);
+  output.status = HandleAnswer(worker, message, now, &output);
   if (output.status.ok()) output.status = Advance(now, &output);
   return output;
 }
 
 absl::Status JobRun::HandleAnswer(int worker, const v1::WorkerMessage& message,
-                                  Output* output) {
+                                  absl::Time now, Output* output) {
   switch (message.message_case()) {
     case v1::WorkerMessage::kProfiled:
       return OnProfiled(worker, message.profiled());
@@ -156,6 +159,10 @@ absl::Status JobRun::HandleAnswer(int worker, const v1::WorkerMessage& message,
       return OnPrepared(worker, message.prepared());
     case v1::WorkerMessage::kApplied:
       return OnApplied(worker, message.applied());
+    case v1::WorkerMessage::kCheckpointWritten:
+      return OnCheckpointWritten(worker, message.checkpoint_written(), output);
+    case v1::WorkerMessage::kCheckpointSealed:
+      return OnCheckpointSealed(message.checkpoint_sealed(), now, output);
     case v1::WorkerMessage::kFinished:
       return OnFinished(worker, message.finished(), output);
     case v1::WorkerMessage::kReleased:
@@ -250,7 +257,8 @@ absl::Status JobRun::Advance(absl::Time now, Output* output) {
   if (phase_ == Phase::kStepping && step_ == planned_->spec.training.steps) {
     const bool applied_everywhere =
         *std::min_element(applied_.begin(), applied_.end()) == step_;
-    if (!applied_everywhere) return absl::OkStatus();
+    const bool stored = !checkpoint_.has_value() && !step_held_;
+    if (!applied_everywhere || !stored) return absl::OkStatus();
     Enter(Phase::kFinishing);
     v1::CoordinatorMessage finish;
     finish.mutable_finish()->set_job_id(job_id_);
@@ -259,7 +267,7 @@ absl::Status JobRun::Advance(absl::Time now, Output* output) {
     Broadcast(finish, output);
     return absl::OkStatus();
   }
-  if (phase_ == Phase::kStepping && !step_begun_) {
+  if (phase_ == Phase::kStepping && !step_begun_ && !step_held_) {
     const bool applied_everywhere =
         *std::min_element(applied_.begin(), applied_.end()) == step_;
     if (applied_everywhere) ChangePlan(output);
@@ -281,7 +289,9 @@ absl::Status JobRun::Advance(absl::Time now, Output* output) {
     }
     case Phase::kConnecting:
       EnterStepping(now, output);
-      return absl::OkStatus();
+      // A resumed job may have no step left.
+      return step_ == planned_->spec.training.steps ? Advance(now, output)
+                                                    : absl::OkStatus();
     case Phase::kStepping:
       return CommitStep(now, output);
     case Phase::kFinishing:
@@ -311,7 +321,7 @@ void JobRun::EnterStepping(absl::Time now, Output* output) {
     event.receive_pool_bytes = receive_pool_bytes_;
     output->events.push_back(std::move(event));
   }
-  BeginStep(step_, now, output);
+  BeginStep(now, output);
 }
 
 void JobRun::ChangePlan(Output* output) {
@@ -329,17 +339,21 @@ void JobRun::ChangePlan(Output* output) {
   Broadcast(message, output);
 }
 
-void JobRun::BeginStep(int64_t step, absl::Time now, Output* output) {
+void JobRun::EnterStep(int64_t step) {
   step_ = step;
-  step_start_ = now;
+  step_begun_ = false;
   answered_.clear();
+}
+
+void JobRun::BeginStep(absl::Time now, Output* output) {
   // The last steps' outcome must be everywhere before edges are closed.
-  step_begun_ = next_plan_ == nullptr;
-  if (step == planned_->spec.training.steps || !step_begun_) return;
+  step_begun_ = next_plan_ == nullptr && step_ < planned_->spec.training.steps;
+  if (!step_begun_) return;
+  step_start_ = now;
   v1::CoordinatorMessage message;
   v1::StepBegin* begin = message.mutable_step_begin();
   begin->set_job_id(job_id_);
-  begin->set_step(step);
+  begin->set_step(step_);
   begin->set_schedule_id(planned_->schedule_id);
   begin->set_target_tokens(planned_->plan.target_tokens_per_step);
   begin->set_evaluate(EvaluationIsDue(planned_->spec, step));
@@ -377,9 +391,19 @@ absl::Status JobRun::CommitStep(absl::Time now, Output* output) {
   commit->set_clip_factor(outcome.clip_factor);
   commit->set_learning_rate(outcome.learning_rate);
   Broadcast(message, output);
-  // Back to back: no worker waits for another's update.
-  BeginStep(step_ + 1, now, output);
+  EnterStep(step_ + 1);
+  PassBoundary(now, output);
   return absl::OkStatus();
+}
+
+// Back to back: no worker waits for another's update.
+void JobRun::PassBoundary(absl::Time now, Output* output) {
+  if (CheckpointDue()) {
+    step_held_ = checkpoint_.has_value();
+    if (step_held_) return;
+    StartCheckpoint(output);
+  }
+  BeginStep(now, output);
 }
 
 absl::Status JobRun::Succeed(Output* output) {

@@ -79,6 +79,10 @@ class JobRun {
   // Applied, Finished or Released. Answers that cross an Abort are ignored.
   Output OnMessage(int worker, const v1::WorkerMessage& message,
                    absl::Time now);
+  // A checkpoint at the next step boundary; returns the number of updates that
+  // it will hold. kFailedPrecondition: no step is running, or the job has no
+  // directory for checkpoints.
+  absl::StatusOr<int64_t> RequestCheckpoint();
   // Abort to all who still hold something of the job.
   Output Release(const std::string& reason);
   // The worker holds nothing any more: it let go or is dead.
@@ -104,7 +108,17 @@ class JobRun {
   // The worker lets go, with its last figures.
   void LetGo(int worker, const v1::WorkerMemory* memory, Output* output);
   absl::Status HandleAnswer(int worker, const v1::WorkerMessage& message,
-                            Output* output);
+                            absl::Time now, Output* output);
+
+  // job_run_checkpoint.cc. Answers about a checkpoint that is not under way are
+  // ignored: they crossed the end of an earlier attempt.
+  absl::Status OnCheckpointWritten(int worker,
+                                   const v1::CheckpointWritten& written,
+                                   Output* output);
+  absl::Status OnCheckpointSealed(const v1::CheckpointSealed& sealed,
+                                  absl::Time now, Output* output);
+  bool CheckpointDue() const;
+  void StartCheckpoint(Output* output);
 
   // Marks that `worker` has answered; kInternal the second time or in another
   // phase.
@@ -114,7 +128,11 @@ class JobRun {
 
   // What follows once all have answered.
   absl::Status Advance(absl::Time now, Output* output);
-  void BeginStep(int64_t step, absl::Time now, Output* output);
+  void EnterStep(int64_t step);
+  // Nothing after the last step, or while another plan waits.
+  void BeginStep(absl::Time now, Output* output);
+  // What comes between two steps, and the next one.
+  void PassBoundary(absl::Time now, Output* output);
   // Every worker has applied the last step, and another plan waits.
   void ChangePlan(Output* output);
   void EnterStepping(absl::Time now, Output* output);
@@ -129,6 +147,7 @@ class JobRun {
   const v1::JobSpec spec_;
   std::shared_ptr<const PlannedJob> planned_;
   const std::vector<Member> members_;
+  const std::string resumed_from_;  // folder of a checkpoint, or empty
 
   Phase phase_ = Phase::kAssigning;
   std::optional<v1::ModelProfile> profile_;
@@ -136,7 +155,7 @@ class JobRun {
   std::set<int> holding_;
   std::vector<int64_t> receive_pool_bytes_;
   std::vector<std::string> edges_;
-  int64_t step_ = 0;
+  int64_t step_;             // updates committed; the step that runs
   bool step_begun_ = false;  // StepBegin of step_ was sent
   std::shared_ptr<const PlannedJob> next_plan_;
   bool rescheduled_ = false;  // edges are opened for another plan
@@ -145,6 +164,17 @@ class JobRun {
   std::vector<int64_t> applied_;        // steps that each worker has applied
   // After the last step, by worker.
   std::vector<v1::Finished> finished_;
+  struct Checkpoint {
+    int64_t step = 0;
+    std::set<int> written;  // who has answered
+    std::vector<v1::CheckpointFile> files;
+    std::string error;  // the first
+    int culprit = 0;    // whose it was
+  };
+  std::optional<Checkpoint> checkpoint_;  // under way: at most one
+  bool checkpoint_requested_ = false;
+  // The next checkpoint is due, and so the next step waits for the one before.
+  bool step_held_ = false;
   // Of each parameter, and which worker reported it.
   std::vector<std::pair<v1::ParameterDigest, int>> parameters_;
 };

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "base/sha256.h"
 #include "coordinator/test_spec.h"
 #include "gtest/gtest.h"
@@ -99,16 +100,36 @@ class JobRunTest : public ::testing::Test {
     EXPECT_TRUE(Say(0, Applied(step)).status.ok());
   }
 
+  static std::string KindOf(const v1::CoordinatorMessage& message) {
+    switch (message.message_case()) {
+      case v1::CoordinatorMessage::kAssign:
+        return "assign";
+      case v1::CoordinatorMessage::kConnect:
+        return "connect";
+      case v1::CoordinatorMessage::kProfile:
+        return "profile";
+      case v1::CoordinatorMessage::kReschedule:
+        return "reschedule";
+      case v1::CoordinatorMessage::kStepBegin:
+        return "begin";
+      case v1::CoordinatorMessage::kStepCommit:
+        return "commit";
+      case v1::CoordinatorMessage::kWriteCheckpoint:
+        return "write";
+      case v1::CoordinatorMessage::kSealCheckpoint:
+        return message.seal_checkpoint().discard() ? "discard" : "seal";
+      case v1::CoordinatorMessage::kFinish:
+        return "finish";
+      case v1::CoordinatorMessage::kAbort:
+        return "abort";
+      default:
+        return "other";
+    }
+  }
   static std::string Kinds(const JobRun::Output& output) {
     return absl::StrJoin(
         output.messages, " ", [](std::string* out, const auto& entry) {
-          const char* const names[] = {
-              "none",     "",        "welcome",   "assign", "connect",
-              "begin",    "commit",  "finish",    "abort",  "memory",
-              "shutdown", "profile", "reschedule"};
-          absl::StrAppend(
-              out, entry.first, ":",
-              names[static_cast<size_t>(entry.second.message_case())]);
+          absl::StrAppend(out, entry.first, ":", KindOf(entry.second));
         });
   }
   static void ExpectBroken(const JobRun::Output& output, int culprit,
@@ -377,6 +398,219 @@ TEST_F(JobRunTest, AParameterOfTwoWorkersIsAnErrorAfterBothLetGo) {
   ASSERT_EQ(output.events.size(), 1u);
   EXPECT_EQ(std::get<WorkerReleased>(output.events[0]).worker, "b");
   EXPECT_TRUE(run_->holding().empty());
+}
+
+// Two workers, five steps, a checkpoint after every second and after the last.
+class JobRunCheckpointTest : public JobRunTest {
+ protected:
+  void Begin(int64_t first_step) {
+    job::JobSpec spec = TinyJob(2, /*steps=*/5);
+    spec.checkpoint.directory = "/checkpoints";
+    spec.checkpoint.every_steps = 2;
+    auto planned = PlanForWorkers(spec, job::PlanJob);
+    ASSERT_TRUE(planned.ok()) << planned.status();
+    planned->first_step = first_step;
+    if (first_step > 0) planned->checkpoint = "/checkpoints/step";
+    std::vector<JobRun::Member> members(2);
+    members[0].name = "a";
+    members[1].name = "b";
+    run_ = std::make_unique<JobRun>(
+        "job-1", Epoch(1), TinySpec(2),
+        std::make_shared<const PlannedJob>(*std::move(planned)),
+        std::move(members));
+  }
+  // Prepares and applies a step; what followed its commit.
+  std::string Run(int64_t step) {
+    Say(0, Prepared(step, false));
+    const JobRun::Output output = Say(1, Prepared(step, true));
+    EXPECT_TRUE(output.status.ok()) << output.status;
+    for (int worker : {0, 1}) {
+      const JobRun::Output applied = Say(worker, Applied(step));
+      EXPECT_TRUE(applied.status.ok()) << applied.status;
+      EXPECT_EQ(Kinds(applied), "");
+    }
+    const std::string kinds = Kinds(output);
+    EXPECT_TRUE(absl::StartsWith(kinds, "0:commit 1:commit")) << kinds;
+    return std::string(absl::StripPrefix(kinds, "0:commit 1:commit"));
+  }
+  static v1::WorkerMessage Written(int64_t step, const std::string& file,
+                                   const std::string& error = "") {
+    v1::WorkerMessage message;
+    v1::CheckpointWritten* written = message.mutable_checkpoint_written();
+    written->set_step(step);
+    if (!file.empty()) written->add_files()->set_name(file);
+    written->set_error(error);
+    return message;
+  }
+  static v1::WorkerMessage Sealed(int64_t step, const std::string& error = "") {
+    v1::WorkerMessage message;
+    v1::CheckpointSealed* sealed = message.mutable_checkpoint_sealed();
+    sealed->set_step(step);
+    if (error.empty()) sealed->set_path("/checkpoints/step");
+    sealed->set_error(error);
+    return message;
+  }
+  void Store(int64_t step) {
+    EXPECT_EQ(Kinds(Say(1, Written(step, "one"))), "");
+    EXPECT_EQ(Kinds(Say(0, Written(step, "zero"))), "0:seal");
+  }
+};
+
+TEST_F(JobRunCheckpointTest,
+       WritesBehindTheNextStepAndSealsWhenAllHaveWritten) {
+  Begin(0);
+  ToStepping();
+  EXPECT_EQ(Run(0), " 0:begin 1:begin");
+  EXPECT_EQ(Run(1), " 0:write 1:write 0:begin 1:begin");
+  EXPECT_EQ(Run(2), " 0:begin 1:begin") << "nobody waits for the disk";
+  EXPECT_EQ(Kinds(Say(1, Written(2, "one"))), "");
+  const JobRun::Output seal = Say(0, Written(2, "zero"));
+  EXPECT_EQ(Kinds(seal), "0:seal");
+  const v1::SealCheckpoint& message = seal.messages[0].second.seal_checkpoint();
+  EXPECT_EQ(message.step(), 2);
+  ASSERT_EQ(message.files_size(), 2);
+  EXPECT_EQ(message.files(0).name(), "one");
+  const JobRun::Output stored = Say(0, Sealed(2));
+  ASSERT_EQ(stored.events.size(), 1u);
+  const auto& event = std::get<CheckpointStored>(stored.events[0]);
+  EXPECT_EQ(event.step, 2);
+  EXPECT_EQ(event.path, "/checkpoints/step");
+}
+
+TEST_F(JobRunCheckpointTest, TheNextOneWaitsForTheOneUnderWay) {
+  Begin(0);
+  ToStepping();
+  Run(0);
+  Run(1);
+  Run(2);
+  EXPECT_EQ(Run(3), "") << "the step waits";
+  Store(2);
+  EXPECT_EQ(Kinds(Say(0, Sealed(2))), "0:write 1:write 0:begin 1:begin");
+  EXPECT_EQ(Run(4), "") << "the last checkpoint waits";
+  Store(4);
+  EXPECT_EQ(Kinds(Say(0, Sealed(4))), "0:write 1:write");
+  Store(5);
+  EXPECT_EQ(Kinds(Say(0, Sealed(5))), "0:finish 1:finish");
+}
+
+TEST_F(JobRunCheckpointTest, AFailedOneIsDiscardedAndTheJobGoesOn) {
+  Begin(0);
+  ToStepping();
+  Run(0);
+  Run(1);
+  Say(0, Written(2, "", "disk full"));
+  EXPECT_EQ(Kinds(Say(1, Written(2, "one"))), "0:discard");
+  JobRun::Output output = Say(0, Sealed(2));
+  EXPECT_TRUE(output.status.ok()) << output.status;
+  ASSERT_EQ(output.events.size(), 1u);
+  EXPECT_EQ(std::get<CheckpointFailed>(output.events[0]).message,
+            "worker a: disk full");
+  Run(2);
+  EXPECT_EQ(Run(3), " 0:write 1:write 0:begin 1:begin");
+  Store(4);
+  output = Say(0, Sealed(4, "no space"));
+  EXPECT_EQ(std::get<CheckpointFailed>(output.events[0]).message,
+            "worker a: no space");
+}
+
+TEST_F(JobRunCheckpointTest, WithoutItsLastCheckpointAJobFails) {
+  Begin(4);
+  ToStepping();
+  EXPECT_EQ(Run(4), " 0:write 1:write");
+  Say(0, Written(5, "zero"));
+  Say(1, Written(5, "", "disk full"));
+  const JobRun::Output output = Say(0, Sealed(5));
+  EXPECT_TRUE(absl::IsResourceExhausted(output.status)) << output.status;
+  EXPECT_EQ(output.culprit, 1);
+  EXPECT_EQ(Kinds(output), "");
+}
+
+TEST_F(JobRunCheckpointTest, AResumedJobBeginsWithItsStep) {
+  Begin(2);
+  EXPECT_EQ(run_->Start().messages[0].second.assign().checkpoint(),
+            "/checkpoints/step");
+  Say(0, Assigned());
+  Say(1, Assigned());
+  Say(0, Connected({}));
+  const JobRun::Output output = Say(1, Connected({}));
+  EXPECT_EQ(output.messages[0].second.step_begin().step(), 2);
+  EXPECT_EQ(Run(2), " 0:begin 1:begin");
+}
+
+TEST_F(JobRunCheckpointTest, AJobResumedAtItsEndOnlyFinishes) {
+  Begin(5);
+  run_->Start();
+  Say(0, Assigned());
+  Say(1, Assigned());
+  Say(0, Connected({}));
+  EXPECT_EQ(Kinds(Say(1, Connected({}))), "0:finish 1:finish");
+}
+
+TEST_F(JobRunCheckpointTest, OneMayBeAskedFor) {
+  Begin(0);
+  EXPECT_TRUE(absl::IsFailedPrecondition(run_->RequestCheckpoint().status()));
+  ToStepping();
+  EXPECT_EQ(*run_->RequestCheckpoint(), 1);
+  EXPECT_EQ(Run(0), " 0:write 1:write 0:begin 1:begin");
+  EXPECT_EQ(Run(1), "") << "due by itself, and one is under way";
+  EXPECT_EQ(*run_->RequestCheckpoint(), 2);
+  Store(1);
+  EXPECT_EQ(Kinds(Say(0, Sealed(1))), "0:write 1:write 0:begin 1:begin");
+}
+
+TEST_F(JobRunCheckpointTest, AnotherScheduleComesBehindTheCopyOfItsBoundary) {
+  Begin(0);
+  ToStepping();
+  Run(0);
+  run_->Reschedule(std::make_shared<const PlannedJob>(run_->planned()));
+  Say(0, Prepared(1, false));
+  EXPECT_EQ(Kinds(Say(1, Prepared(1, true))),
+            "0:commit 1:commit 0:write 1:write");
+  EXPECT_EQ(Kinds(Say(0, Applied(1))), "");
+  EXPECT_EQ(Kinds(Say(1, Applied(1))), "0:reschedule 1:reschedule");
+  // The files do not wait for the edges.
+  EXPECT_EQ(Kinds(Say(0, Written(2, "zero"))), "");
+  Say(0, Assigned());
+  EXPECT_EQ(Kinds(Say(1, Written(2, "one"))), "0:seal");
+  Say(1, Assigned());
+  EXPECT_EQ(Say(0, Sealed(2)).events.size(), 1u);
+  Say(0, Connected({}));
+  EXPECT_EQ(Kinds(Say(1, Connected({}))), "0:begin 1:begin");
+}
+
+TEST_F(JobRunCheckpointTest, AnotherScheduleWaitsForAHeldBoundary) {
+  Begin(0);
+  ToStepping();
+  for (const int64_t step : {0, 1, 2}) Run(step);
+  run_->Reschedule(std::make_shared<const PlannedJob>(run_->planned()));
+  EXPECT_EQ(Run(3), "") << "the checkpoint of step 2 is under way";
+  Store(2);
+  EXPECT_EQ(Kinds(Say(0, Sealed(2))),
+            "0:write 1:write 0:reschedule 1:reschedule");
+}
+
+TEST_F(JobRunCheckpointTest, AnswersOfAnotherAttemptChangeNothing) {
+  Begin(0);
+  ToStepping();
+  Run(0);
+  for (const v1::WorkerMessage& message :
+       {Written(2, "x"), Sealed(2), Written(1, "x")}) {
+    const JobRun::Output output = Say(0, message);
+    EXPECT_TRUE(output.status.ok());
+    EXPECT_TRUE(output.events.empty());
+    EXPECT_EQ(Kinds(output), "");
+  }
+  Run(1);
+  EXPECT_TRUE(Say(0, Sealed(2)).events.empty()) << "not all have written";
+  Say(0, Written(2, "zero"));
+  ExpectBroken(Say(0, Written(2, "zero")), 0, "twice");
+}
+
+TEST_F(JobRunTest, WithoutADirectoryNothingIsWritten) {
+  ToStepping();
+  const absl::Status status = run_->RequestCheckpoint().status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status));
+  EXPECT_TRUE(absl::StrContains(status.message(), "checkpoint.directory"));
 }
 
 TEST_F(JobRunTest, AnswersOutOfTurnAreErrors) {

@@ -187,6 +187,15 @@ grpc::ServerUnaryReactor* JobService::RescheduleJob(
   return reactor;
 }
 
+grpc::ServerUnaryReactor* JobService::CheckpointJob(
+    grpc::CallbackServerContext* context,
+    const v1::CheckpointJobRequest* request,
+    v1::CheckpointJobResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  controller_->Checkpoint(*request, ReplyTo(reactor, response));
+  return reactor;
+}
+
 grpc::ServerWriteReactor<v1::WatchJobResponse>* JobService::WatchJob(
     grpc::CallbackServerContext* /*context*/,
     const v1::WatchJobRequest* request) {

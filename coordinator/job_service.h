@@ -34,6 +34,10 @@ class JobService final : public v1::JobService::CallbackService {
       grpc::CallbackServerContext* context,
       const v1::RescheduleJobRequest* request,
       v1::RescheduleJobResponse* response) override;
+  grpc::ServerUnaryReactor* CheckpointJob(
+      grpc::CallbackServerContext* context,
+      const v1::CheckpointJobRequest* request,
+      v1::CheckpointJobResponse* response) override;
   grpc::ServerWriteReactor<v1::WatchJobResponse>* WatchJob(
       grpc::CallbackServerContext* context,
       const v1::WatchJobRequest* request) override;

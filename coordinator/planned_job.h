@@ -20,6 +20,8 @@ struct PlannedJob {
   v1::Schedule schedule;
   v1::Schedule evaluation;  // empty without one
   std::string schedule_id;  // hash of its contents
+  int64_t first_step = 0;
+  std::string checkpoint;  // folder to begin with, if first_step > 0
 };
 
 // The profile is null until there is one.

@@ -184,6 +184,14 @@ void ToProto(const JobRecord& job, const JobView& view, absl::Time now,
   for (int64_t step = view.first_step; step < end; ++step) {
     ToProto(job.steps[static_cast<size_t>(step)], proto->add_steps());
   }
+  proto->set_first_step(job.first_step);
+  if (!job.checkpoint_path.empty() || !job.checkpoint_error.empty()) {
+    v1::JobCheckpoint* checkpoint = proto->mutable_checkpoint();
+    checkpoint->set_step(job.checkpoint_step);
+    checkpoint->set_path(job.checkpoint_path);
+    checkpoint->set_error(job.checkpoint_error);
+    checkpoint->set_failed_step(job.failed_checkpoint_step);
+  }
   WorkersToProto(job, proto);
   if (view.stages) StagesToProto(job, proto);
   if (job.cause.has_value() && IsFinished(job.state)) {

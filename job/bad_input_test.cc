@@ -362,12 +362,18 @@ const BadInput kNotBuilt[] = {
      "DIR/spec.toml:14:1: recovery.neighbour_copy: is not supported yet; set "
      "it "
      "to false or leave it out"},
-    {"Checkpoint", "[pipeline]", "[checkpoint]\ndirectory = \"c\"\n[pipeline]",
-     "DIR/spec.toml:14:1: checkpoint.directory: checkpoints are not supported "
-     "yet; leave it out"},
 };
 INSTANTIATE_TEST_SUITE_P(NotBuilt, BadInputTest, testing::ValuesIn(kNotBuilt),
                          TitleOf);
+
+const BadInput kCheckpoint[] = {
+    {"FileForFolder", "[pipeline]",
+     "[checkpoint]\ndirectory = \"text.txt\"\n[pipeline]",
+     "DIR/spec.toml:14:1: checkpoint.directory: \"DIR/text.txt\" is not a "
+     "folder"},
+};
+INSTANTIATE_TEST_SUITE_P(Checkpoint, BadInputTest,
+                         testing::ValuesIn(kCheckpoint), TitleOf);
 
 #define TRAINING_KINDS                                                     \
   "\"gpipe\", \"1f1b\", \"eager-1f1b\", \"interleaved\", \"looped-bfs\", " \

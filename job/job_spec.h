@@ -83,6 +83,7 @@ struct RecoverySpec {
 struct CheckpointSpec {
   std::string directory;  // empty: off
   int64_t every_steps = 25;
+  int64_t keep = 0;  // newest checkpoints that stay; 0: all
 };
 
 // Forwards alone on other data, between training steps.

@@ -160,6 +160,7 @@ std::vector<Key> OtherKeys() {
                     Meaning::kPath}),
       {"checkpoint.every_steps", SC_FIELD(checkpoint.every_steps),
        From(1, kMaxSteps)},
+      {"checkpoint.keep", SC_FIELD(checkpoint.keep), From(0, kMaxSteps)},
       Unset("off",
             {"evaluation.path", SC_FIELD(evaluation.path), {}, Meaning::kPath}),
       {"evaluation.every_steps", SC_FIELD(evaluation.every_steps),

@@ -47,7 +47,7 @@ TEST(KeysTest, DefaultsLieWithinTheLimits) {
         "training.microbatches", "training.microbatch_size",
         "training.warmup_steps", "training.threads", "pipeline.workers",
         "pipeline.stages_per_worker", "pipeline.send_budget",
-        "checkpoint.every_steps", "evaluation.every_steps",
+        "checkpoint.every_steps", "checkpoint.keep", "evaluation.every_steps",
         "evaluation.microbatches"}) {
     const Key* key = FindKey(name);
     ASSERT_NE(key, nullptr) << name;
@@ -92,6 +92,7 @@ TEST(KeysTest, DefaultsAreTheDocumentedOnes) {
       {"recovery.max_failures", "3"},
       {"recovery.neighbour_copy", "false"},
       {"checkpoint.every_steps", "25"},
+      {"checkpoint.keep", "0"},
       {"evaluation.every_steps", "10"},
       {"evaluation.microbatches", "8"},
   };

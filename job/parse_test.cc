@@ -73,6 +73,7 @@ neighbour_copy = true
 [checkpoint]
 directory = "/checkpoints"
 every_steps = 7
+keep = 2
 [evaluation]
 path = "held_out.txt"
 every_steps = 3

@@ -144,6 +144,7 @@ void ToProto(const JobSpec& spec, v1::JobSpec* proto) {
   v1::CheckpointSpec* checkpoint = proto->mutable_checkpoint();
   checkpoint->set_directory(spec.checkpoint.directory);
   checkpoint->set_every_steps(spec.checkpoint.every_steps);
+  checkpoint->set_keep(spec.checkpoint.keep);
   v1::EvaluationSpec* evaluation = proto->mutable_evaluation();
   evaluation->set_path(spec.evaluation.path);
   evaluation->set_every_steps(spec.evaluation.every_steps);
@@ -163,6 +164,7 @@ absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& proto) {
   spec.recovery.neighbour_copy = proto.recovery().neighbour_copy();
   spec.checkpoint.directory = proto.checkpoint().directory();
   spec.checkpoint.every_steps = proto.checkpoint().every_steps();
+  spec.checkpoint.keep = proto.checkpoint().keep();
   spec.evaluation.path = proto.evaluation().path();
   spec.evaluation.every_steps = proto.evaluation().every_steps();
   spec.evaluation.microbatches = proto.evaluation().microbatches();

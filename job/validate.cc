@@ -67,6 +67,7 @@ class Validator {
     CheckSchedule();
     CheckSizes();
     CheckDataFile();
+    CheckCheckpoint();
     return findings_.ToStatus();
   }
 
@@ -161,9 +162,15 @@ class Validator {
       Add("recovery.neighbour_copy",
           "is not supported yet; set it to false or leave it out");
     }
-    if (!spec_.checkpoint.directory.empty()) {
+  }
+
+  void CheckCheckpoint() {
+    const std::string& directory = spec_.checkpoint.directory;
+    if (directory.empty() || !Sound({"checkpoint.directory"})) return;
+    struct stat info = {};
+    if (stat(directory.c_str(), &info) == 0 && !S_ISDIR(info.st_mode)) {
       Add("checkpoint.directory",
-          "checkpoints are not supported yet; leave it out");
+          absl::StrCat("\"", directory, "\" is not a folder"));
     }
   }
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "stage_worker/checkpoint/stage_files.h"
 
 namespace stagecoach::worker {
 namespace {
@@ -79,11 +80,7 @@ absl::Status Placement::Build() {
     SC_ASSIGN_OR_RETURN(evaluation_data_,
                         parts_.data_factory(EvaluationSpec(options_.spec)));
   }
-  EngineOptions engine;
-  engine.spec = options_.spec;
-  engine.stages = options_.stages;
-  engine.data = data_.get();
-  SC_ASSIGN_OR_RETURN(engine_, parts_.engine_factory(engine));
+  SC_RETURN_IF_ERROR(BuildEngine());
   return OpenLink();
 }
 
@@ -109,6 +106,16 @@ absl::Status Placement::OpenLink() {
   // It may have come while there was none to tell.
   if (abort_.IsSet()) this->link()->Abort();
   return absl::OkStatus();
+}
+
+absl::Status Placement::BuildEngine() {
+  EngineOptions engine;
+  engine.spec = options_.spec;
+  engine.stages = options_.stages;
+  engine.data = data_.get();
+  SC_ASSIGN_OR_RETURN(engine_, parts_.engine_factory(engine));
+  if (options_.checkpoint.empty()) return absl::OkStatus();
+  return checkpoint::LoadState(options_.checkpoint, engine_.get());
 }
 
 absl::Status Placement::ChangeSchedule(schedule::Schedule schedule,
@@ -194,6 +201,10 @@ absl::Status Placement::Apply(const UpdateOptions& update, bool skip) {
 
 absl::StatusOr<std::vector<ParameterDigest>> Placement::DigestParameters() {
   return engine_->DigestParameters();
+}
+
+absl::StatusOr<std::vector<StageState>> Placement::ExportState() {
+  return engine_->ExportState();
 }
 
 void Placement::Abort(const absl::Status& status) {

@@ -53,6 +53,8 @@ struct PlacementOptions {
   schedule::Schedule schedule;            // lowered and verified; the first
   schedule::Schedule evaluation;          // likewise; no workers without one
   size_t boundary_bytes = 0;
+  // Folder of the checkpoint to begin with; empty: the model's own beginning.
+  std::string checkpoint;
   // Called once if the placement stops by itself (an edge was lost), on some
   // thread of the transport.
   std::function<void()> on_aborted;
@@ -109,6 +111,8 @@ class Placement {
   // The prepared step's outcome; `skip` discards its gradients.
   absl::Status Apply(const UpdateOptions& update, bool skip);
   absl::StatusOr<std::vector<ParameterDigest>> DigestParameters();
+  // Between steps: a copy of the training state, for any thread.
+  absl::StatusOr<std::vector<StageState>> ExportState();
   // Closes the edges, drops every tensor in flight and discards what the ledger
   // still holds. Afterwards only Memory() makes sense. Idempotent.
   void Stop();
@@ -125,6 +129,7 @@ class Placement {
  private:
   Placement(const PlacementParts& parts, const PlacementOptions& options);
   absl::Status Build();
+  absl::Status BuildEngine();
   // Link and executor for schedule_.
   absl::Status OpenLink();
   // Null before the first and while the schedule changes.

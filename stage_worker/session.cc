@@ -179,20 +179,6 @@ bool Session::IsCurrent(Epoch epoch) const {
   return state_ != SessionState::kIdle && held_.epoch == epoch;
 }
 
-template <typename Result>
-void Session::OnEngine(std::function<Result(Placement&)> work,
-                       std::function<void(Result)> done) {
-  auto self = shared_from_this();
-  options_.engine->Add([self, placement = held_.placement,
-                        work = std::move(work), done = std::move(done)] {
-    Result result = work(*placement);
-    self->options_.executor->Add(
-        [self, done, result = std::move(result)]() mutable {
-          done(std::move(result));
-        });
-  });
-}
-
 void Session::OnConnected() {
   // A coordinator places jobs on whoever registers: not before the placement of
   // an earlier stream is gone.
@@ -267,6 +253,10 @@ void Session::OnMessage(const v1::CoordinatorMessage& message) {
       return OnStepBegin(message.step_begin());
     case v1::CoordinatorMessage::kStepCommit:
       return OnStepCommit(message.step_commit());
+    case v1::CoordinatorMessage::kWriteCheckpoint:
+      return OnWriteCheckpoint(message.write_checkpoint());
+    case v1::CoordinatorMessage::kSealCheckpoint:
+      return OnSealCheckpoint(message.seal_checkpoint());
     case v1::CoordinatorMessage::kFinish:
       return OnFinish(message.finish());
     case v1::CoordinatorMessage::kAbort:
@@ -333,6 +323,7 @@ absl::StatusOr<PlacementOptions> Session::OptionsOf(const v1::Assign& assign,
   }
   held_.steps = options.spec.training.steps;
   options.boundary_bytes = static_cast<size_t>(assign.slot_bytes());
+  options.checkpoint = assign.checkpoint();
   options.on_aborted = [weak = weak_from_this(), epoch] {
     auto self = weak.lock();
     if (self == nullptr) return;
@@ -421,6 +412,13 @@ void Session::OnAssign(const v1::Assign& assign, Epoch epoch) {
                            assign.worker_index()));
   auto placement_options = OptionsOf(assign, epoch);
   if (!placement_options.ok()) return Fail(placement_options.status());
+  CheckpointWriter::Options writer;
+  writer.job_id = held_.job_id;
+  writer.epoch = epoch;
+  writer.spec = placement_options->spec;
+  writer.stages = placement_options->schedule.stages();
+  writer.files = options_.files;
+  held_.checkpoints = std::make_shared<CheckpointWriter>(writer);
   building_ = true;
   auto self = shared_from_this();
   options_.engine->Add(
@@ -662,6 +660,7 @@ void Session::Fail(const absl::Status& status) {
   failed->set_blamed_worker(blamed);
   LogError(status.message(), FieldsOf(held_.job_id, held_.epoch));
   Send(std::move(message));
+  if (held_.checkpoints != nullptr) held_.checkpoints->Cancel();
   if (held_.placement == nullptr) return;
   held_.placement->Abort(status);
   options_.engine->Add([placement = held_.placement] { placement->Stop(); });
@@ -672,6 +671,7 @@ void Session::OnAbort(const std::string& reason) {
   if (!reason.empty()) LogAboutJob(absl::StrCat("aborted: ", reason));
   if (state_ != SessionState::kReleasing) Transition(SessionState::kReleasing);
   options_.directory->Withdraw();
+  if (held_.checkpoints != nullptr) held_.checkpoints->Cancel();
   // OnBuilt or OnProfiled comes back here: a build cannot be interrupted, and a
   // profile only between two actions.
   profile_cancelled_->store(true);
@@ -763,6 +763,7 @@ void Session::LogAboutJob(absl::string_view message) const {
 
 void Session::Stop(std::function<void()> done) {
   profile_cancelled_->store(true);
+  if (held_.checkpoints != nullptr) held_.checkpoints->Cancel();
   if (held_.placement != nullptr) {
     held_.placement->Abort(absl::CancelledError("the worker is stopping"));
   }

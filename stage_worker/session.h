@@ -14,6 +14,7 @@
 #include "base/serial_executor.h"
 #include "job/model_profile.h"
 #include "stage_worker/job_logs.h"
+#include "stage_worker/checkpoint_writer.h"
 #include "stage_worker/peer_directory.h"
 #include "stage_worker/peer_service.h"
 #include "stage_worker/placement.h"
@@ -57,6 +58,9 @@ struct SessionOptions {
   // outlive the session; the engine's must be drained before it is destroyed.
   Executor* executor = nullptr;
   Executor* engine = nullptr;
+  // Where checkpoints are written: may block. Must outlive the session and be
+  // drained like the engine's.
+  Executor* files = nullptr;
   // Must outlive the session.
   PeerDirectory* directory = nullptr;
   // What is logged about jobs, to be sent along; null: nothing is.
@@ -105,6 +109,7 @@ class Session : public std::enable_shared_from_this<Session> {
     std::shared_ptr<Placement> placement;  // null while building
     std::vector<PeerAddress> peers;
     int64_t steps = 0;  // of the whole job
+    std::shared_ptr<CheckpointWriter> checkpoints;
   };
 
   bool PassesFence(const v1::CoordinatorMessage& message);
@@ -122,6 +127,14 @@ class Session : public std::enable_shared_from_this<Session> {
   void OnStepDone(Epoch epoch, absl::StatusOr<v1::Prepared> prepared);
   void OnStepCommit(const v1::StepCommit& commit);
   void OnFinish(const v1::Finish& finish);
+  // session_checkpoint.cc
+  void OnWriteCheckpoint(const v1::WriteCheckpoint& write);
+  void OnSealCheckpoint(const v1::SealCheckpoint& seal);
+  void SendWritten(Epoch epoch, int64_t step,
+                   const CheckpointWriter::Files& files);
+  void SendSealed(Epoch epoch, int64_t step,
+                  const CheckpointWriter::Path& path);
+  bool HoldsLivePlacement() const;
   void OnMemoryQuery(const v1::MemoryQuery& query);
   void OnLogAcknowledged(const v1::LogAcknowledged& acknowledged);
   // The coordinator wants the placement gone.
@@ -150,7 +163,17 @@ class Session : public std::enable_shared_from_this<Session> {
   // Runs `work` on the engine with the placement, then `done` here.
   template <typename Result>
   void OnEngine(std::function<Result(Placement&)> work,
-                std::function<void(Result)> done);
+                std::function<void(Result)> done) {
+    auto self = shared_from_this();
+    options_.engine->Add([self, placement = held_.placement,
+                          work = std::move(work), done = std::move(done)] {
+      Result result = work(*placement);
+      self->options_.executor->Add(
+          [self, done, result = std::move(result)]() mutable {
+            done(std::move(result));
+          });
+    });
+  }
 
   const SessionOptions options_;
   SessionState state_ = SessionState::kIdle;

@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <filesystem>
+#include <fstream>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "job/plan.h"
@@ -67,6 +71,7 @@ class SessionTest : public ::testing::Test {
     };
     options.executor = &executor_;
     options.engine = &engine_;
+    options.files = &files_;
     options.directory = &directory_;
     options.logs = &logs_;
     options.send = [this](v1::WorkerMessage message) {
@@ -94,7 +99,7 @@ class SessionTest : public ::testing::Test {
     session_->OnMessage(message);
   }
   void RunEverything() {
-    while (engine_.RunAll() + executor_.RunAll() > 0) {
+    while (engine_.RunAll() + executor_.RunAll() + files_.RunAll() > 0) {
     }
   }
   void Assign(int64_t epoch = kEpoch) {
@@ -114,6 +119,7 @@ class SessionTest : public ::testing::Test {
       v1::JobPeer* peer = assign->add_peers();
       peer->set_worker("w0");
       peer->set_incarnation(kIncarnation);
+      assign->set_checkpoint(checkpoint_);
       assign->set_slot_bytes(static_cast<int64_t>(plan.boundary.bytes()));
     });
   }
@@ -166,6 +172,7 @@ class SessionTest : public ::testing::Test {
   }
 
   job::JobSpec spec_;
+  std::string checkpoint_;
   SyntheticOptions synthetic_;
   std::string* synthetic_order_ = nullptr;  // actions are appended if set
   absl::Status build_status_;
@@ -174,6 +181,7 @@ class SessionTest : public ::testing::Test {
   transport::LoopbackHub hub_;
   ManualExecutor executor_;
   ManualExecutor engine_;
+  ManualExecutor files_;
   PeerDirectory directory_;
   JobLogs logs_;
   std::deque<v1::WorkerMessage> sent_;
@@ -285,6 +293,157 @@ TEST_F(SessionTest, EvaluatesBeforeAStepAndBeforeTheEnd) {
   EXPECT_NE(finished.finished().evaluation_losses(0).loss_sum(),
             prepared.prepared().evaluation_losses(0).loss_sum())
       << "the update lies between them";
+}
+
+class SessionCheckpointTest : public SessionTest {
+ protected:
+  SessionCheckpointTest() {
+    spec_.checkpoint.directory = absl::StrCat(
+        ::testing::TempDir(), "/",
+        ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::remove_all(spec_.checkpoint.directory);
+  }
+  void RunStep(int64_t step) {
+    StepBegin(step);
+    RunEverything();
+    ASSERT_TRUE(Next().has_prepared());
+    Commit(step);
+  }
+  void WriteCheckpoint(int64_t step) {
+    Deliver([&](v1::CoordinatorMessage* message) {
+      message->mutable_write_checkpoint()->set_step(step);
+    });
+  }
+  // Writes and seals one; its path.
+  std::string Store(int64_t step) {
+    WriteCheckpoint(step);
+    RunEverything();
+    EXPECT_TRUE(Next().has_applied());
+    const v1::WorkerMessage written = Next();
+    EXPECT_TRUE(written.has_checkpoint_written());
+    EXPECT_EQ(written.checkpoint_written().error(), "");
+    Deliver([&](v1::CoordinatorMessage* message) {
+      message->mutable_seal_checkpoint()->set_step(step);
+      *message->mutable_seal_checkpoint()->mutable_files() =
+          written.checkpoint_written().files();
+    });
+    RunEverything();
+    const v1::WorkerMessage sealed = Next();
+    EXPECT_TRUE(sealed.has_checkpoint_sealed());
+    EXPECT_EQ(sealed.checkpoint_sealed().error(), "");
+    EXPECT_EQ(sealed.checkpoint_sealed().step(), step);
+    return sealed.checkpoint_sealed().path();
+  }
+  std::string Finish() {
+    Deliver([](v1::CoordinatorMessage* message) { message->mutable_finish(); });
+    RunEverything();
+    const v1::WorkerMessage finished = Next();
+    EXPECT_TRUE(finished.has_finished());
+    std::string digests;
+    for (const auto& parameter : finished.finished().parameters()) {
+      absl::StrAppend(&digests, parameter.name(), " ", parameter.sha256(),
+                      "\n");
+    }
+    return digests;
+  }
+};
+
+TEST_F(SessionCheckpointTest, AJobGoesOnFromWhatWasStored) {
+  GetReady();
+  RunStep(0);
+  checkpoint_ = Store(1);
+  RunStep(1);
+  RunEverything();
+  ASSERT_TRUE(Next().has_applied());
+  const std::string undisturbed = Finish();
+  Deliver([](v1::CoordinatorMessage* message) {
+    message->mutable_fence()->set_epoch(0);
+    message->mutable_welcome()->set_term(kTerm);
+  });
+  GetReady();
+  RunStep(1);
+  RunEverything();
+  ASSERT_TRUE(Next().has_applied());
+  EXPECT_EQ(Finish(), undisturbed);
+}
+
+TEST_F(SessionCheckpointTest, TheCopyIsOfItsBoundaryThoughStepsGoOn) {
+  GetReady();
+  RunStep(0);
+  WriteCheckpoint(1);
+  StepBegin(1);
+  while (engine_.RunAll() + executor_.RunAll() > 0) {
+  }
+  ASSERT_TRUE(Next().has_applied());
+  ASSERT_TRUE(Next().has_prepared()) << "no waiting for the disk";
+  Commit(1);
+  while (engine_.RunAll() + executor_.RunAll() > 0) {
+  }
+  ASSERT_TRUE(Next().has_applied());
+  EXPECT_TRUE(sent_.empty());
+  RunEverything();
+  const v1::WorkerMessage late = Next();
+  ASSERT_TRUE(late.has_checkpoint_written());
+
+  // The same, written before the next step.
+  Abort();
+  RunEverything();
+  ASSERT_TRUE(Next().has_released());
+  Deliver([](v1::CoordinatorMessage* message) {
+    message->mutable_fence()->set_epoch(0);
+    message->mutable_welcome()->set_term(kTerm);
+  });
+  GetReady();
+  RunStep(0);
+  WriteCheckpoint(1);
+  RunEverything();
+  ASSERT_TRUE(Next().has_applied());
+  const v1::WorkerMessage early = Next();
+  ASSERT_EQ(late.checkpoint_written().files_size(),
+            early.checkpoint_written().files_size());
+  for (int i = 0; i < late.checkpoint_written().files_size(); ++i) {
+    EXPECT_EQ(late.checkpoint_written().files(i).sha256(),
+              early.checkpoint_written().files(i).sha256());
+  }
+}
+
+TEST_F(SessionCheckpointTest, AnAbortedJobWritesNoMore) {
+  GetReady();
+  RunStep(0);
+  WriteCheckpoint(1);
+  while (engine_.RunAll() + executor_.RunAll() > 0) {
+  }
+  ASSERT_TRUE(Next().has_applied());
+  Abort();
+  RunEverything();
+  EXPECT_TRUE(Next().has_released());
+  EXPECT_TRUE(sent_.empty());
+  EXPECT_EQ(allocator_.Stats().allocated_bytes.current, 0);
+}
+
+TEST_F(SessionCheckpointTest, SaysWhyItCouldNotWrite) {
+  std::ofstream(spec_.checkpoint.directory) << "a file";
+  GetReady();
+  RunStep(0);
+  WriteCheckpoint(1);
+  RunEverything();
+  ASSERT_TRUE(Next().has_applied());
+  const v1::WorkerMessage written = Next();
+  ASSERT_TRUE(written.has_checkpoint_written());
+  EXPECT_TRUE(absl::StrContains(written.checkpoint_written().error(),
+                                "cannot make the folder"))
+      << written.checkpoint_written().error();
+  EXPECT_EQ(session_->state(), SessionState::kReady) << "the job goes on";
+}
+
+TEST_F(SessionCheckpointTest, ACheckpointThatIsNotThereFailsTheBuild) {
+  checkpoint_ = spec_.checkpoint.directory + "/step-00000001";
+  Assign();
+  RunEverything();
+  const v1::WorkerMessage failed = Next();
+  ASSERT_TRUE(failed.has_failed());
+  EXPECT_TRUE(absl::StrContains(failed.failed().message(), "step-00000001"))
+      << failed.failed().message();
 }
 
 TEST_F(SessionTest, PublishesItsDescriptorWhilePlaced) {

@@ -85,6 +85,7 @@ class Worker::Impl {
   std::unique_ptr<v1::SessionService::Stub> stub_;
   SerialExecutor session_executor_{"session"};
   SerialExecutor engine_executor_{"engine"};
+  SerialExecutor files_executor_{"files"};
   std::shared_ptr<Session> session_;
   std::thread connection_;
   std::atomic<int64_t> heartbeat_ms_{kFirstHeartbeatMilliseconds};
@@ -125,6 +126,7 @@ SessionOptions Worker::Impl::MakeSessionOptions() {
   session.parts = options_.parts;
   session.executor = &session_executor_;
   session.engine = &engine_executor_;
+  session.files = &files_executor_;
   session.directory = &directory_;
   session.logs = options_.logs;
   session.send = [this](v1::WorkerMessage message) {
@@ -242,6 +244,7 @@ Worker::Impl::~Impl() {
     session_executor_.Add([this] { session_->Stop([] {}); });
     session_executor_.Drain();
     engine_executor_.Drain();
+    files_executor_.Drain();
     session_executor_.Drain();
   }
   if (server_.server != nullptr) {

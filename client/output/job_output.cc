@@ -63,6 +63,15 @@ Json StageJson(const v1::JobStage& stage) {
   return json;
 }
 
+Json CheckpointJson(const v1::JobCheckpoint& checkpoint) {
+  Json json;
+  json["step"] =
+      checkpoint.path().empty() ? Json(nullptr) : Json(checkpoint.step());
+  json["path"] = TextOrNull(checkpoint.path());
+  json["error"] = TextOrNull(checkpoint.error());
+  return json;
+}
+
 // [] {step loss}: of the parameters after so many steps.
 Json EvaluationsJson(const v1::Job& job) {
   Json list = Json::array();
@@ -127,6 +136,18 @@ std::string ReleaseLine(const v1::Job& job) {
   const int64_t budget = job.spec().pipeline().send_budget();
   if (budget == 0) return job.release();
   return absl::StrCat(job.release(), " (send budget ", budget, ")");
+}
+
+std::string CheckpointLine(const v1::Job& job) {
+  const v1::JobCheckpoint& checkpoint = job.checkpoint();
+  std::string line = checkpoint.path().empty() ? "none" : checkpoint.path();
+  if (job.first_step() > 0) {
+    absl::StrAppend(&line, "; began with step ", job.first_step());
+  }
+  if (!checkpoint.error().empty()) {
+    absl::StrAppend(&line, "; the last attempt failed: ", checkpoint.error());
+  }
+  return line;
 }
 
 double MedianOf(std::vector<double> values) {
@@ -266,6 +287,9 @@ Json JobJson(const v1::Job& job) {
   json["release"] = job.release();
   json["total_seconds"] = job.total_seconds();
   json["parameters_sha256"] = TextOrNull(job.parameters_sha256());
+  if (job.first_step() > 0) json["first_step"] = job.first_step();
+  if (job.has_checkpoint())
+    json["checkpoint"] = CheckpointJson(job.checkpoint());
   json["steps"] = Json::array();
   for (const auto& step : job.steps()) json["steps"].push_back(StepJson(step));
   const Json evaluations = EvaluationsJson(job);
@@ -339,6 +363,9 @@ std::string JobText(const v1::Job& job) {
   absl::StrAppend(&text, "  transport   ", job.transport(), "\n");
   if (!job.steps().empty()) {
     absl::StrAppend(&text, "  speed       ", SpeedLine(job), "\n");
+  }
+  if (job.has_checkpoint()) {
+    absl::StrAppend(&text, "  checkpoint  ", CheckpointLine(job), "\n");
   }
   if (!job.workers().empty()) {
     absl::StrAppend(&text, "\n", WorkersTable(job));

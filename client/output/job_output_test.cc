@@ -255,5 +255,23 @@ TEST(NamesTest, UnknownEnumValuesAreShownByNumber) {
   EXPECT_EQ(FailureKindName(static_cast<v1::FailureKind>(77)), "kind_77");
 }
 
+TEST(JobOutputTest, ShowsWhereTheStateIsStored) {
+  v1::Job job = SucceededJob();
+  EXPECT_FALSE(JobJson(job).contains("checkpoint"));
+  job.set_first_step(4);
+  job.mutable_checkpoint()->set_step(8);
+  job.mutable_checkpoint()->set_path("/c/step-00000008");
+  job.mutable_checkpoint()->set_error("checkpoint of step 9: disk full");
+  EXPECT_THAT(JobText(job),
+              HasSubstr("  checkpoint  /c/step-00000008; began with step 4; "
+                        "the last attempt failed: checkpoint of step 9: disk "
+                        "full\n"));
+  const Json json = JobJson(job);
+  EXPECT_EQ(json["first_step"], 4);
+  EXPECT_EQ(json["checkpoint"]["step"], 8);
+  EXPECT_EQ(json["checkpoint"]["path"], "/c/step-00000008");
+  EXPECT_EQ(json["checkpoint"]["error"], "checkpoint of step 9: disk full");
+}
+
 }  // namespace
 }  // namespace stagecoach::client

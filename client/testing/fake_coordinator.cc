@@ -251,6 +251,8 @@ grpc::Status FakeCoordinator::SubmitJob(grpc::ServerContext*,
   job.set_schedule(request->spec().pipeline().schedule());
   job.set_release(request->spec().pipeline().release());
   *job.mutable_spec() = request->spec();
+  // As if its newest checkpoint were of step 1.
+  if (request->resume()) job.set_first_step(1);
   Put(job);
   response->set_job_id(job.id());
   if (on_submit) on_submit(job);
@@ -323,6 +325,23 @@ grpc::Status FakeCoordinator::CancelJob(grpc::ServerContext*,
   }
   job.set_state(v1::JOB_STATE_CANCELLED);
   Put(job);
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeCoordinator::CheckpointJob(
+    grpc::ServerContext*, const v1::CheckpointJobRequest* request,
+    v1::CheckpointJobResponse* response) {
+  const grpc::Status status = Admit(request->version());
+  if (!status.ok()) return status;
+  v1::Job job;
+  {
+    MutexLock lock(&mu_);
+    const grpc::Status found = FindLocked(request->job_id(), &job);
+    if (!found.ok()) return found;
+  }
+  response->set_job_id(job.id());
+  response->set_step(2);
+  if (on_checkpoint) on_checkpoint(job);
   return grpc::Status::OK;
 }
 

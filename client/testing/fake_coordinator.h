@@ -57,6 +57,8 @@ class FakeCoordinator final
   // Instead of making the job CANCELLED.
   std::function<void(v1::Job job, std::string reason)> on_cancel;
   std::function<void()> on_watch;
+  // Of a job that was asked for a checkpoint, after its second step.
+  std::function<void(v1::Job job)> on_checkpoint;
   // What to say of itself.
   int protocol = 1;
 
@@ -75,6 +77,9 @@ class FakeCoordinator final
   grpc::Status CancelJob(grpc::ServerContext* context,
                          const v1::CancelJobRequest* request,
                          v1::CancelJobResponse* response) override;
+  grpc::Status CheckpointJob(grpc::ServerContext* context,
+                             const v1::CheckpointJobRequest* request,
+                             v1::CheckpointJobResponse* response) override;
   grpc::ServerWriteReactor<v1::WatchJobResponse>* WatchJob(
       grpc::CallbackServerContext* context,
       const v1::WatchJobRequest* request) override;

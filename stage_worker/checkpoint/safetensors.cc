@@ -7,18 +7,15 @@
 #include "absl/strings/str_join.h"
 #include "base/file.h"
 #include "base/status.h"
-#include "nlohmann/json.hpp"
-#include "stage_worker/checkpoint/strict_json.h"
+#include "stage_worker/checkpoint/index.h"
 #include "stage_worker/data/mapped_file.h"
 
 namespace stagecoach::checkpoint {
 namespace {
 
-using nlohmann::json;
 using worker::MappedFile;
 
 constexpr char kSingleFile[] = "model.safetensors";
-constexpr char kIndexFile[] = "model.safetensors.index.json";
 constexpr int64_t kMostIndexBytes = 100'000'000;
 
 absl::Status Missing(const std::string& name, const std::string& file) {
@@ -30,33 +27,6 @@ absl::Status Surplus(const std::string& name, const std::string& file,
                      absl::string_view why) {
   return absl::InvalidArgumentError(
       absl::StrCat("tensor ", name, " in ", file, ": ", why));
-}
-
-// Tensor -> file name. A name that could lead out of the folder is refused.
-absl::StatusOr<std::map<std::string, std::string>> ParseIndex(
-    absl::string_view text) {
-  SC_ASSIGN_OR_RETURN(const json document, ParseStrictJson(text));
-  if (!document.is_object() || !document.contains("weight_map") ||
-      !document["weight_map"].is_object()) {
-    return absl::InvalidArgumentError("it has no object \"weight_map\"");
-  }
-  std::map<std::string, std::string> files;
-  for (const auto& item : document["weight_map"].items()) {
-    if (!item.value().is_string()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the file of tensor ", item.key(), " is no string"));
-    }
-    const std::string file = item.value().get<std::string>();
-    if (file.empty() || file == "." || file == ".." ||
-        file.find('/') != std::string::npos ||
-        file.find('\0') != std::string::npos) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the file of tensor ", item.key(), ", \"", file,
-                       "\", is no plain file name"));
-    }
-    files[item.key()] = file;
-  }
-  return files;
 }
 
 float FromBFloat16(uint16_t bits) {
@@ -139,7 +109,7 @@ absl::StatusOr<std::unique_ptr<SafetensorsFolder>> SafetensorsFolder::Open(
   std::unique_ptr<SafetensorsFolder> opened(new SafetensorsFolder(folder));
   auto single = SafetensorsFile::Open(absl::StrCat(folder, "/", kSingleFile));
   if (single.ok()) {
-    SC_RETURN_IF_ERROR(opened->OpenSingle(*std::move(single)));
+    SC_RETURN_IF_ERROR(opened->Add(*std::move(single)));
     return opened;
   }
   if (!absl::IsNotFound(single.status())) return single.status();
@@ -147,10 +117,24 @@ absl::StatusOr<std::unique_ptr<SafetensorsFolder>> SafetensorsFolder::Open(
   return opened;
 }
 
-absl::Status SafetensorsFolder::OpenSingle(
-    std::unique_ptr<SafetensorsFile> file) {
+absl::StatusOr<std::unique_ptr<SafetensorsFolder>> SafetensorsFolder::OpenFiles(
+    const std::string& folder, const std::vector<std::string>& files) {
+  std::unique_ptr<SafetensorsFolder> opened(new SafetensorsFolder(folder));
+  for (const std::string& name : files) {
+    SC_ASSIGN_OR_RETURN(auto file,
+                        SafetensorsFile::Open(absl::StrCat(folder, "/", name)));
+    SC_RETURN_IF_ERROR(opened->Add(std::move(file)));
+  }
+  return opened;
+}
+
+absl::Status SafetensorsFolder::Add(std::unique_ptr<SafetensorsFile> file) {
   for (const auto& [name, tensor] : file->header().tensors) {
-    tensors_[name] = file.get();
+    const auto [place, added] = tensors_.emplace(name, file.get());
+    if (!added) {
+      return Surplus(name, file->path(),
+                     absl::StrCat("it is also in ", place->second->path()));
+    }
   }
   files_.push_back(std::move(file));
   return absl::OkStatus();
@@ -164,12 +148,12 @@ absl::Status SafetensorsFolder::OpenIndex(const std::string& path) {
                                             " nor ", kIndexFile));
   }
   if (!text.ok()) return text.status();
-  auto index = ParseIndex(*text);
+  auto index = IndexFromJson(*text);
   if (!index.ok()) {
     return Annotate(index.status(), absl::StrCat("weights index ", path));
   }
   std::map<std::string, const SafetensorsFile*> opened;
-  for (const auto& [name, file_name] : *index) {
+  for (const auto& [name, file_name] : index->files) {
     const SafetensorsFile*& file = opened[file_name];
     if (file == nullptr) {
       SC_ASSIGN_OR_RETURN(auto next, SafetensorsFile::Open(absl::StrCat(
@@ -200,6 +184,12 @@ bool SafetensorsFolder::Has(const std::string& name) const {
   return tensors_.count(name) != 0;
 }
 
+std::string SafetensorsFolder::FileOf(const std::string& name) const {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end()) return "";
+  return found->second->path().substr(folder_.size() + 1);
+}
+
 std::vector<std::string> SafetensorsFolder::names() const {
   std::vector<std::string> names;
   for (const auto& [name, file] : tensors_) names.push_back(name);
@@ -207,15 +197,18 @@ std::vector<std::string> SafetensorsFolder::names() const {
 }
 
 absl::StatusOr<StoredTensor> SafetensorsFolder::Find(
-    const std::string& name, const std::vector<int64_t>& shape) const {
+    const std::string& name) const {
   const auto found = tensors_.find(name);
-  if (found == tensors_.end()) {
-    return Missing(name, files_.size() == 1 ? files_[0]->path() : folder_);
-  }
-  SC_ASSIGN_OR_RETURN(StoredTensor tensor, found->second->Find(name));
+  if (found != tensors_.end()) return found->second->Find(name);
+  return Missing(name, files_.size() == 1 ? files_[0]->path() : folder_);
+}
+
+absl::StatusOr<StoredTensor> SafetensorsFolder::Find(
+    const std::string& name, const std::vector<int64_t>& shape) const {
+  SC_ASSIGN_OR_RETURN(StoredTensor tensor, Find(name));
   if (tensor.descriptor.shape != shape) {
     return Surplus(
-        name, found->second->path(),
+        name, tensors_.at(name)->path(),
         absl::StrCat("its shape is [",
                      absl::StrJoin(tensor.descriptor.shape, ", "),
                      "], the model's [", absl::StrJoin(shape, ", "), "]"));

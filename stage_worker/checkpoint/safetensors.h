@@ -83,10 +83,18 @@ class SafetensorsFolder {
   static absl::StatusOr<std::unique_ptr<SafetensorsFolder>> Open(
       const std::string& folder);
 
+  // All tensors of these files of the folder. kInvalidArgument for a tensor
+  // that is in two of them; otherwise as above.
+  static absl::StatusOr<std::unique_ptr<SafetensorsFolder>> OpenFiles(
+      const std::string& folder, const std::vector<std::string>& files);
+
   bool Has(const std::string& name) const;
+  // Name of the file that holds a tensor, within the folder.
+  std::string FileOf(const std::string& name) const;
   // Names of all tensors, ascending.
   std::vector<std::string> names() const;
   // kNotFound, naming tensor and file; kInvalidArgument for another shape.
+  absl::StatusOr<StoredTensor> Find(const std::string& name) const;
   absl::StatusOr<StoredTensor> Find(const std::string& name,
                                     const std::vector<int64_t>& shape) const;
   // kInvalidArgument for the first tensor that is in a file and not in
@@ -95,7 +103,7 @@ class SafetensorsFolder {
 
  private:
   explicit SafetensorsFolder(std::string folder);
-  absl::Status OpenSingle(std::unique_ptr<SafetensorsFile> file);
+  absl::Status Add(std::unique_ptr<SafetensorsFile> file);
   absl::Status OpenIndex(const std::string& path);
 
   const std::string folder_;

@@ -74,4 +74,10 @@ absl::StatusOr<nlohmann::json> ParseStrictJson(absl::string_view text) {
                                /*allow_exceptions=*/false);
 }
 
+bool IsPlainFileName(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." &&
+         name.find('/') == std::string::npos &&
+         name.find('\0') == std::string::npos;
+}
+
 }  // namespace stagecoach::checkpoint

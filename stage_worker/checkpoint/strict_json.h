@@ -1,6 +1,8 @@
 #ifndef STAGECOACH_STAGE_WORKER_CHECKPOINT_STRICT_JSON_H_
 #define STAGECOACH_STAGE_WORKER_CHECKPOINT_STRICT_JSON_H_
 
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
@@ -12,6 +14,9 @@ namespace stagecoach::checkpoint {
 // the reader's whim) and nesting deeper than 8 levels. kInvalidArgument says
 // where. Thread-safe.
 absl::StatusOr<nlohmann::json> ParseStrictJson(absl::string_view text);
+
+// Whether a name that came from outside stays within its folder.
+bool IsPlainFileName(const std::string& name);
 
 }  // namespace stagecoach::checkpoint
 

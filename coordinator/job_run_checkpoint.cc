@@ -1,0 +1,117 @@
+// Checkpoints of a running placement: every worker writes its stages' files,
+// then one of them completes the checkpoint.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/job_run.h"
+
+namespace stagecoach::coordinator {
+namespace {
+
+// The worker that completes checkpoints.
+constexpr int kSealer = 0;
+
+}  // namespace
+
+bool JobRun::CheckpointDue() const {
+  const job::CheckpointSpec& checkpoint = planned_->spec.checkpoint;
+  if (checkpoint.directory.empty()) return false;
+  return checkpoint_requested_ || step_ % checkpoint.every_steps == 0 ||
+         step_ == planned_->spec.training.steps;
+}
+
+absl::StatusOr<int64_t> JobRun::RequestCheckpoint() {
+  if (planned_->spec.checkpoint.directory.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        job_id_,
+        " has no checkpoint.directory; only a job whose spec names "
+        "one can be stored"));
+  }
+  const int64_t steps = planned_->spec.training.steps;
+  if (phase_ != Phase::kStepping || (step_ == steps && !step_held_)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(job_id_, " is not between its first and its last step"));
+  }
+  // A step that waits for an earlier checkpoint is at its boundary already.
+  if (step_held_) return step_;
+  checkpoint_requested_ = true;
+  return step_ + 1;
+}
+
+void JobRun::StartCheckpoint(Output* output) {
+  checkpoint_requested_ = false;
+  checkpoint_.emplace();
+  checkpoint_->step = step_;
+  v1::CoordinatorMessage message;
+  message.mutable_write_checkpoint()->set_job_id(job_id_);
+  message.mutable_write_checkpoint()->set_step(step_);
+  Broadcast(message, output);
+}
+
+absl::Status JobRun::OnCheckpointWritten(int worker,
+                                         const v1::CheckpointWritten& written,
+                                         Output* output) {
+  if (!checkpoint_.has_value() || checkpoint_->step != written.step()) {
+    return absl::OkStatus();
+  }
+  if (!checkpoint_->written.insert(worker).second) {
+    return absl::InternalError(
+        absl::StrCat("wrote the checkpoint of step ", written.step(),
+                     " twice; are all workers of one build?"));
+  }
+  checkpoint_->files.insert(checkpoint_->files.end(), written.files().begin(),
+                            written.files().end());
+  if (!written.error().empty() && checkpoint_->error.empty()) {
+    checkpoint_->error =
+        absl::StrCat("worker ", members_[static_cast<size_t>(worker)].name,
+                     ": ", written.error());
+    checkpoint_->culprit = worker;
+  }
+  if (checkpoint_->written.size() < members_.size()) return absl::OkStatus();
+  v1::CoordinatorMessage message;
+  v1::SealCheckpoint* seal = message.mutable_seal_checkpoint();
+  seal->set_job_id(job_id_);
+  seal->set_step(checkpoint_->step);
+  seal->set_discard(!checkpoint_->error.empty());
+  if (checkpoint_->error.empty()) {
+    seal->mutable_files()->Assign(checkpoint_->files.begin(),
+                                  checkpoint_->files.end());
+  }
+  output->messages.emplace_back(kSealer, std::move(message));
+  return absl::OkStatus();
+}
+
+absl::Status JobRun::OnCheckpointSealed(const v1::CheckpointSealed& sealed,
+                                        absl::Time now, Output* output) {
+  if (!checkpoint_.has_value() || checkpoint_->step != sealed.step() ||
+      checkpoint_->written.size() < members_.size()) {
+    return absl::OkStatus();
+  }
+  Checkpoint checkpoint = *std::move(checkpoint_);
+  checkpoint_.reset();
+  if (checkpoint.error.empty() && !sealed.error().empty()) {
+    checkpoint.error =
+        absl::StrCat("worker ", members_[kSealer].name, ": ", sealed.error());
+    checkpoint.culprit = kSealer;
+  }
+  if (checkpoint.error.empty()) {
+    output->events.push_back(
+        CheckpointStored{job_id_, checkpoint.step, sealed.path()});
+  } else {
+    output->events.push_back(
+        CheckpointFailed{job_id_, checkpoint.step, checkpoint.error});
+    // What was trained would be lost without a word.
+    if (checkpoint.step == planned_->spec.training.steps) {
+      output->culprit = checkpoint.culprit;
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "the last checkpoint could not be written: ", checkpoint.error));
+    }
+  }
+  if (!step_held_) return absl::OkStatus();
+  step_held_ = false;
+  StartCheckpoint(output);
+  BeginStep(now, output);
+  return absl::OkStatus();
+}
+
+}  // namespace stagecoach::coordinator
