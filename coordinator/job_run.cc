@@ -356,7 +356,7 @@ void JobRun::BeginStep(absl::Time now, Output* output) {
   begin->set_step(step_);
   begin->set_schedule_id(planned_->schedule_id);
   begin->set_target_tokens(planned_->plan.target_tokens_per_step);
-  begin->set_evaluate(EvaluationIsDue(planned_->spec, step));
+  begin->set_evaluate(EvaluationIsDue(planned_->spec, step_));
   Broadcast(message, output);
 }
 

@@ -45,6 +45,13 @@ constexpr const char* kCompanions[] = {
 // What goes into one file.
 using Shard = std::vector<TensorToWrite>;
 
+// Absolute, and without the slash that a shell's completion adds.
+fs::path Cleaned(const std::string& folder) {
+  std::error_code error;
+  const fs::path path = fs::absolute(folder, error).lexically_normal();
+  return path.has_filename() ? path : path.parent_path();
+}
+
 absl::Status CheckTarget(const fs::path& folder) {
   std::error_code error;
   if (!fs::exists(fs::symlink_status(folder, error))) return absl::OkStatus();
@@ -58,7 +65,7 @@ absl::Status CheckTarget(const fs::path& folder) {
 // Beside the target, so that one rename makes it appear.
 absl::StatusOr<std::string> MakeTemporary(const fs::path& folder) {
   std::error_code error;
-  fs::path parent = fs::absolute(folder, error).parent_path();
+  const fs::path parent = folder.parent_path();
   fs::create_directories(parent, error);
   std::string pattern = absl::StrCat(parent.string(), "/.",
                                      folder.filename().string(), "-XXXXXX");
@@ -150,13 +157,14 @@ absl::Status CopyCompanions(const std::string& folder, Exported* exported) {
 absl::StatusOr<Exported> ExportCheckpoint(const std::string& path,
                                           const std::string& folder,
                                           const ExportOptions& options) {
-  SC_RETURN_IF_ERROR(CheckTarget(folder));
+  const fs::path target = Cleaned(folder);
+  SC_RETURN_IF_ERROR(CheckTarget(target));
   Exported exported;
   SC_ASSIGN_OR_RETURN(exported.manifest, VerifyCheckpoint(path));
   SC_ASSIGN_OR_RETURN(
       const std::string config,
       ReadFile(absl::StrCat(path, "/", kConfigFile), kMostCopiedBytes));
-  SC_ASSIGN_OR_RETURN(const std::string temporary, MakeTemporary(folder));
+  SC_ASSIGN_OR_RETURN(const std::string temporary, MakeTemporary(target));
   absl::Cleanup remove_temporary = [&temporary] {
     std::error_code error;
     fs::remove_all(temporary, error);
@@ -165,11 +173,11 @@ absl::StatusOr<Exported> ExportCheckpoint(const std::string& path,
   SC_RETURN_IF_ERROR(WriteWeights(path, temporary, options, &exported));
   SC_RETURN_IF_ERROR(CopyCompanions(temporary, &exported));
   SC_RETURN_IF_ERROR(SyncFolder(temporary));
-  if (rename(temporary.c_str(), folder.c_str()) != 0) {
+  if (rename(temporary.c_str(), target.c_str()) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot make ", folder));
   }
   std::move(remove_temporary).Cancel();
-  SC_RETURN_IF_ERROR(SyncFolder(fs::absolute(folder).parent_path().string()));
+  SC_RETURN_IF_ERROR(SyncFolder(target.parent_path().string()));
   return exported;
 }
 

@@ -171,8 +171,9 @@ absl::StatusOr<std::string> SealCheckpoint(const std::string& directory,
   SC_RETURN_IF_ERROR(Publish(from, to));
   SC_RETURN_IF_ERROR(SyncFolder(directory));
   // It may have been made for this checkpoint.
+  std::error_code error;
   SC_RETURN_IF_ERROR(
-      SyncFolder(fs::absolute(directory).parent_path().string()));
+      SyncFolder(fs::absolute(directory, error).parent_path().string()));
   RemoveLeftovers(directory, manifest.step);
   KeepNewest(directory, manifest.step, keep);
   return to;
