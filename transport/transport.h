@@ -123,6 +123,9 @@ struct EndpointOptions {
   // from Progress() or from a thread of the endpoint, at most once per edge,
   // and before the edge's operations fail. It must not destroy the endpoint.
   std::function<void(const std::string& edge, absl::Status)> on_edge_lost;
+  // The placement that the endpoint serves. A transport between processes turns
+  // away peers of another.
+  Epoch epoch;
 };
 
 // One process's end of the data path, for one placement of one job. Edges must
@@ -136,7 +139,7 @@ class Endpoint {
 
   virtual ~Endpoint() = default;
 
-  virtual absl::string_view kind() const = 0;  // "shm", "loopback"
+  virtual absl::string_view kind() const = 0;  // "shm", "tcp", "loopback"
   // What a peer's endpoint of the same kind needs to reach this one. Opaque,
   // printable.
   virtual std::string Describe() const = 0;

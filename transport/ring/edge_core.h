@@ -55,7 +55,7 @@ class EdgeCore {
   // endpoint sees to it). Whether anything happened.
   bool Progress() SC_EXCLUDES(mu_);
   // Whatever is outstanding fails with `status` in the next Progress().
-  void Abort(const absl::Status& status) SC_EXCLUDES(mu_);
+  virtual void Abort(const absl::Status& status) SC_EXCLUDES(mu_);
   // The peer is gone. If `lost` (without a goodbye), reports it at once, on
   // this thread, and before anything fails because of it.
   void PeerEnded(absl::Status status, bool lost) SC_EXCLUDES(mu_);

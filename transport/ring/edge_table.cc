@@ -1,6 +1,5 @@
 #include "transport/ring/edge_table.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -51,14 +50,6 @@ class ReceiveHandle final : public ReceiveEdge {
 
 }  // namespace
 
-EdgeContext EdgeTable::Context(const std::string& edge) const {
-  EdgeContext context;
-  context.name = edge;
-  context.doorbell = options_.doorbell;
-  context.on_edge_lost = options_.on_edge_lost;
-  return context;
-}
-
 absl::StatusOr<std::unique_ptr<ReceiveEdge>> EdgeTable::OpenReceive(
     const EdgeOptions& options) {
   const std::string place = absl::StrCat("edge \"", options.name, "\"");
@@ -73,7 +64,7 @@ absl::StatusOr<std::unique_ptr<ReceiveEdge>> EdgeTable::OpenReceive(
       return absl::AlreadyExistsError(
           absl::StrCat(place, " has a receiving end here already"));
     }
-    SC_RETURN_IF_ERROR(AddLocked(core));
+    SC_RETURN_IF_ERROR(list_.Add(core));
     receives_[options.name] = core;
   }
   return std::make_unique<ReceiveHandle>(shared_from_this(), std::move(core));
@@ -95,72 +86,22 @@ absl::StatusOr<std::shared_ptr<ReceiveCore>> EdgeTable::FindReceive(
 
 absl::StatusOr<std::unique_ptr<SendEdge>> EdgeTable::AddSend(
     std::shared_ptr<SendCore> core) {
-  absl::Status added;
-  {
-    MutexLock lock(&mu_);
-    added = AddLocked(core);
-  }
-  if (!added.ok()) {
+  if (absl::Status added = list_.Add(core); !added.ok()) {
     core->Close();
     return added;
   }
   return std::make_unique<SendHandle>(shared_from_this(), std::move(core));
 }
 
-absl::Status EdgeTable::AddLocked(std::shared_ptr<EdgeCore> core) {
-  SC_RETURN_IF_ERROR(status_);
-  auto edges = std::make_shared<Edges>(*edges_);
-  edges->push_back(std::move(core));
-  edges_ = std::move(edges);
-  return absl::OkStatus();
-}
-
 void EdgeTable::Close(EdgeCore* core) {
   // Outside the lock: may run callbacks.
   core->Close();
+  list_.Remove(core);
   MutexLock lock(&mu_);
-  auto edges = std::make_shared<Edges>(*edges_);
-  edges->erase(
-      std::remove_if(edges->begin(), edges->end(),
-                     [core](const auto& edge) { return edge.get() == core; }),
-      edges->end());
-  edges_ = std::move(edges);
   const auto receive = receives_.find(core->name());
   if (receive != receives_.end() && receive->second.get() == core) {
     receives_.erase(receive);
   }
-}
-
-std::shared_ptr<const EdgeTable::Edges> EdgeTable::edges() const {
-  MutexLock lock(&mu_);
-  return edges_;
-}
-
-absl::Status EdgeTable::status() const {
-  MutexLock lock(&mu_);
-  return status_;
-}
-
-bool EdgeTable::Progress() {
-  return gate_.Run(options_.doorbell, [this] {
-    bool any = false;
-    const std::shared_ptr<const Edges> snapshot = edges();
-    for (const std::shared_ptr<EdgeCore>& edge : *snapshot) {
-      any = edge->Progress() || any;
-    }
-    return any;
-  });
-}
-
-void EdgeTable::Abort(absl::Status status) {
-  if (status.ok()) status = absl::AbortedError("aborted");
-  {
-    MutexLock lock(&mu_);
-    if (!status_.ok()) return;
-    status_ = status;
-  }
-  for (const std::shared_ptr<EdgeCore>& edge : *edges()) edge->Abort(status);
-  options_.doorbell->Ring();
 }
 
 }  // namespace stagecoach::transport::ring

@@ -25,18 +25,10 @@ SendCore::SendCore(EdgeContext context, std::shared_ptr<EdgeMemory> memory,
 absl::StatusOr<EncodedTransfer> SendCore::Encode(
     const TransferHeader& header,
     const std::vector<OutgoingTensor>& tensors) const {
-  absl::StatusOr<EncodedTransfer> transfer = EncodeTransfer(header, tensors);
+  absl::StatusOr<EncodedTransfer> transfer =
+      EncodeTransferForSlot(header, tensors, memory_->slot_bytes());
   if (!transfer.ok()) {
-    return Error(
-        transfer.status().code(),
-        absl::StrCat(ToString(header), ": ", transfer.status().message()));
-  }
-  if (transfer->bytes > memory_->slot_bytes()) {
-    return Error(
-        absl::StatusCode::kInvalidArgument,
-        absl::StrCat(ToString(header), ": a transfer of ", transfer->bytes,
-                     " bytes; a slot holds ", memory_->slot_bytes(),
-                     "; open the receiving end with larger slots"));
+    return Error(transfer.status().code(), transfer.status().message());
   }
   return transfer;
 }

@@ -143,6 +143,20 @@ absl::StatusOr<EncodedTransfer> EncodeTransfer(
   return encoded;
 }
 
+absl::StatusOr<EncodedTransfer> EncodeTransferForSlot(
+    const TransferHeader& header, const std::vector<OutgoingTensor>& tensors,
+    size_t slot_bytes) {
+  absl::StatusOr<EncodedTransfer> transfer = EncodeTransfer(header, tensors);
+  if (!transfer.ok()) return Annotate(transfer.status(), ToString(header));
+  if (transfer->bytes > slot_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(ToString(header), ": a transfer of ", transfer->bytes,
+                     " bytes; a slot holds ", slot_bytes,
+                     "; open the receiving end with larger slots"));
+  }
+  return transfer;
+}
+
 absl::StatusOr<ReceivedTransfer> DecodeTransfer(const PayloadNotice& notice,
                                                 char* slot, size_t slot_bytes) {
   ReceivedTransfer transfer;

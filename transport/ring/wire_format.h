@@ -80,6 +80,11 @@ struct EncodedTransfer {
 };
 absl::StatusOr<EncodedTransfer> EncodeTransfer(
     const TransferHeader& header, const std::vector<OutgoingTensor>& tensors);
+// The same for a slot of the receiver: kInvalidArgument also if it is too
+// small. Messages name the transfer.
+absl::StatusOr<EncodedTransfer> EncodeTransferForSlot(
+    const TransferHeader& header, const std::vector<OutgoingTensor>& tensors,
+    size_t slot_bytes);
 
 // The transfer in `slot`, which has room for `slot_bytes`; `memory` is left
 // empty. kDataLoss if the notice cannot be true.

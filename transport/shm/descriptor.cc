@@ -1,13 +1,10 @@
 #include "transport/shm/descriptor.h"
 
 #include <sys/random.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <utility>
 #include <vector>
@@ -22,7 +19,6 @@ namespace stagecoach::transport::shm {
 namespace {
 
 constexpr absl::string_view kFormat = "shm/1";
-constexpr size_t kMaxFieldBytes = 90;  // a socket name must fit in 107
 
 absl::StatusOr<std::string> RandomBytes(size_t count) {
   std::string bytes(count, '\0');
@@ -36,16 +32,6 @@ absl::StatusOr<std::string> RandomBytes(size_t count) {
 absl::Status Malformed(absl::string_view what) {
   return absl::InvalidArgumentError(
       absl::StrCat("shm: the peer's description ", what));
-}
-
-// Values are hexadecimal digits, dashes and letters of names: nothing that
-// would need quoting.
-bool IsPlain(absl::string_view value) {
-  return !value.empty() && value.size() <= kMaxFieldBytes &&
-         std::all_of(value.begin(), value.end(), [](char c) {
-           return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
-                  c == '-';
-         });
 }
 
 using Fields = std::map<std::string, std::string>;
@@ -64,7 +50,7 @@ absl::StatusOr<Fields> SplitFields(absl::string_view text) {
   for (size_t i = 1; i < parts.size(); ++i) {
     const std::pair<std::string, std::string> field =
         absl::StrSplit(parts[i], absl::MaxSplits('=', 1));
-    if (!IsPlain(field.second)) {
+    if (!IsPlainWord(field.second)) {
       return Malformed(absl::StrCat("has a bad field \"", field.first, "\""));
     }
     if (!fields.insert(field).second) {
@@ -88,23 +74,6 @@ absl::StatusOr<Token> ParseToken(const std::string& hex) {
 }
 
 }  // namespace
-
-absl::StatusOr<Location> Location::Here() {
-  Location here;
-  std::ifstream boot_id("/proc/sys/kernel/random/boot_id");
-  struct stat net;
-  if (!std::getline(boot_id, here.boot_id) || !IsPlain(here.boot_id)) {
-    return absl::FailedPreconditionError(
-        "shm: cannot read /proc/sys/kernel/random/boot_id; is /proc mounted?");
-  }
-  if (stat("/proc/self/ns/net", &net) != 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("shm: cannot read /proc/self/ns/net: ", strerror(errno)));
-  }
-  here.network_namespace = net.st_ino;
-  here.user_id = geteuid();
-  return here;
-}
 
 absl::StatusOr<ShmDescriptor> NewDescriptor() {
   ShmDescriptor descriptor;

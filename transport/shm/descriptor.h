@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "transport/location.h"
 
 namespace stagecoach::transport::shm {
 
@@ -15,15 +16,9 @@ namespace stagecoach::transport::shm {
 // by the coordinator.
 using Token = std::array<uint8_t, 16>;
 
-// Where a process is: two processes can share memory over a socket of the
-// abstract namespace if all of this is equal.
-struct Location {
-  std::string boot_id;  // differs between hosts, and between their boots
-  uint64_t network_namespace = 0;  // inode; scopes the abstract namespace
-  uint32_t user_id = 0;
-
-  static absl::StatusOr<Location> Here();
-};
+// Two processes can share memory over a socket of the abstract namespace if
+// all of this is equal.
+using transport::Location;
 
 struct ShmDescriptor {
   Location location;
