@@ -237,6 +237,7 @@ struct ClusterState::Applier {
     }
     SC_RETURN_IF_ERROR(state.Transition(*job, JobState::kRunning, at));
     job->transport = event.transport;
+    job->edges = event.edges;
     for (size_t i = 0; i < job->workers.size(); ++i) {
       job->workers[i].receive_pool_bytes = event.receive_pool_bytes[i];
     }
@@ -256,6 +257,7 @@ struct ClusterState::Applier {
     job->requested_schedule = event.requested;
     job->requested_send_budget = event.send_budget;
     job->transport = event.transport;
+    job->edges = event.edges;
     for (size_t i = 0; i < job->workers.size(); ++i) {
       job->workers[i].receive_pool_bytes = event.receive_pool_bytes[i];
     }

@@ -57,8 +57,8 @@ std::string Dump(const JobRecord& job) {
   std::string text = absl::StrCat(
       "job ", job.id, " ", job.request_id, " ", JobStateName(job.state),
       " planned=", job.planned, " ", job.schedule, " epoch=", job.epoch.value(),
-      " ", job.transport, " revision=", job.revision,
-      " placed=", absl::FormatTime(job.placed),
+      " ", job.transport, " edges=", absl::StrJoin(job.edges, ","),
+      " revision=", job.revision, " placed=", absl::FormatTime(job.placed),
       " finished=", absl::FormatTime(job.finished), " ", job.parameters_sha256,
       " profile=", job.profile ? job.profile->ShortDebugString() : "none",
       " evaluation=", Exact(job.evaluation_loss),

@@ -101,6 +101,8 @@ struct JobPlaced {
 struct JobRunning {
   std::string job_id;
   std::string transport;
+  // "activation 0->1: shm (why)", sorted.
+  std::vector<std::string> edges;
   std::vector<int64_t> receive_pool_bytes;  // by worker index
 };
 
@@ -112,6 +114,7 @@ struct JobRescheduled {
   std::string requested;
   int64_t send_budget = 0;
   std::string transport;
+  std::vector<std::string> edges;           // as JobRunning's
   std::vector<int64_t> receive_pool_bytes;  // by worker index
 };
 

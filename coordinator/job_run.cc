@@ -304,6 +304,7 @@ absl::Status JobRun::Advance(absl::Time now, Output* output) {
 
 void JobRun::EnterStepping(absl::Time now, Output* output) {
   Enter(Phase::kStepping);
+  std::sort(edges_.begin(), edges_.end());
   if (rescheduled_) {
     rescheduled_ = false;
     JobRescheduled event;
@@ -312,12 +313,14 @@ void JobRun::EnterStepping(absl::Time now, Output* output) {
     event.requested = planned_->spec.pipeline.schedule;
     event.send_budget = planned_->spec.pipeline.send_budget;
     event.transport = TransportOfEdges();
+    event.edges = edges_;
     event.receive_pool_bytes = receive_pool_bytes_;
     output->events.push_back(std::move(event));
   } else {
     JobRunning event;
     event.job_id = job_id_;
     event.transport = TransportOfEdges();
+    event.edges = edges_;
     event.receive_pool_bytes = receive_pool_bytes_;
     output->events.push_back(std::move(event));
   }
@@ -449,9 +452,10 @@ JobRun::Output JobRun::Release(const std::string& reason) {
 std::string JobRun::TransportOfEdges() const {
   std::set<std::string> kinds;
   for (absl::string_view edge : edges_) {
-    const size_t colon = edge.rfind(": ");
+    const size_t colon = edge.find(": ");
     if (colon != absl::string_view::npos) edge.remove_prefix(colon + 2);
-    kinds.insert(std::string(edge));
+    // Without the reason.
+    kinds.insert(std::string(edge.substr(0, edge.find(" ("))));
   }
   return kinds.empty() ? "none" : absl::StrJoin(kinds, "+");
 }

@@ -331,9 +331,15 @@ TEST_F(JobRunTest, TransportNamesEveryPathTaken) {
   run_->Start();
   Say(0, Assigned());
   Say(1, Assigned());
-  Say(0, Connected({"0->1 activation: tcp"}));
-  const JobRun::Output output = Say(1, Connected({"1->0 gradient: shm"}));
-  EXPECT_EQ(std::get<JobRunning>(output.events[0]).transport, "shm+tcp");
+  Say(0, Connected({"gradient 1->0: tcp (shm: the peer runs elsewhere)"}));
+  const JobRun::Output output =
+      Say(1, Connected({"activation 0->1: shm (same host)"}));
+  const auto running = std::get<JobRunning>(output.events[0]);
+  EXPECT_EQ(running.transport, "shm+tcp");
+  EXPECT_EQ(running.edges,
+            (std::vector<std::string>{
+                "activation 0->1: shm (same host)",
+                "gradient 1->0: tcp (shm: the peer runs elsewhere)"}));
 }
 
 TEST_F(JobRunTest, CommitAndTheNextBeginGoBackToBack) {

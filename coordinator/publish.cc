@@ -170,6 +170,7 @@ void ToProto(const JobRecord& job, const JobView& view, absl::Time now,
                                   : job.spec.pipeline().schedule());
   proto->set_transport(job.transport.empty() ? job.spec.pipeline().transport()
                                              : job.transport);
+  for (const std::string& edge : job.edges) proto->add_edges(edge);
   proto->set_release(job.spec.pipeline().release());
   proto->set_total_seconds(TotalSeconds(job, now));
   proto->set_parameters_sha256(job.parameters_sha256);

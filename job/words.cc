@@ -46,7 +46,7 @@ constexpr Word<ReleasePolicy> kReleasePolicies[] = {
 constexpr Word<TransportKind> kTransports[] = {
     {"auto", TransportKind::kAuto},
     {"shm", TransportKind::kShm},
-    {"tcp", TransportKind::kTcp, false},
+    {"tcp", TransportKind::kTcp},
     {"nccl", TransportKind::kNccl, false},
     {"loopback", TransportKind::kLoopback},
 };

@@ -2,25 +2,37 @@
 #define STAGECOACH_STAGE_WORKER_PEER_DIRECTORY_H_
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/ids.h"
 #include "base/mutex.h"
+#include "stage_worker/paths.h"
 
 namespace stagecoach::worker {
 
-// How this worker's end of the data path is reached, for the placement that it
-// holds now. The session writes, PeerService reads. Thread-safe.
+// What this worker offers its peers, and how its ends of the data path are
+// reached, for the placement that it holds now. The session writes, PeerService
+// reads. Thread-safe.
 class PeerDirectory {
  public:
-  struct Entry {
-    std::string job_id;
-    Epoch epoch;
+  struct Endpoint {
     std::string kind;
     std::string descriptor;
   };
+  struct Entry {
+    std::string job_id;
+    Epoch epoch;
+    std::vector<Endpoint> endpoints;
+  };
+
+  explicit PeerDirectory(WorkerPaths paths = WorkerPaths())
+      : paths_(std::move(paths)) {}
+  // The same for all placements.
+  const WorkerPaths& paths() const { return paths_; }
 
   void Publish(const Entry& entry) {
     MutexLock lock(&mu_);
@@ -48,6 +60,7 @@ class PeerDirectory {
   }
 
  private:
+  const WorkerPaths paths_;
   mutable Mutex mu_;
   Entry entry_ SC_GUARDED_BY(mu_);
   bool published_ SC_GUARDED_BY(mu_) = false;

@@ -3,6 +3,8 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -59,14 +61,8 @@ absl::StatusOr<std::unique_ptr<PeerLink>> PeerLink::Create(
   SC_ASSIGN_OR_RETURN(link->doorbell_, transport::Doorbell::Create());
   link->ListEdges();
   if (link->ins_.empty() && link->outs_.empty()) return link;
-  transport::EndpointOptions endpoint_options;
-  endpoint_options.doorbell = link->doorbell_.get();
-  endpoint_options.on_edge_lost = [raw = link.get()](const std::string& edge,
-                                                     absl::Status status) {
-    raw->OnEdgeLost(edge, status);
-  };
-  SC_ASSIGN_OR_RETURN(link->endpoint_,
-                      options.endpoint_factory(endpoint_options));
+  SC_RETURN_IF_ERROR(link->ChoosePaths());
+  SC_RETURN_IF_ERROR(link->OpenEndpoints());
   SC_RETURN_IF_ERROR(link->OpenReceives());
   link->progress_ = std::thread([raw = link.get()] { raw->ProgressLoop(); });
   return link;
@@ -123,6 +119,58 @@ void PeerLink::ListEdges() {
   }
 }
 
+absl::Status PeerLink::ChoosePaths() {
+  std::map<WorkerIndex, WorkerPaths> known;
+  auto paths_of = [&](WorkerIndex worker) -> absl::StatusOr<WorkerPaths> {
+    const auto found = known.find(worker);
+    if (found != known.end()) return found->second;
+    SC_ASSIGN_OR_RETURN(known[worker], options_.paths_of(worker));
+    return known[worker];
+  };
+  auto choose = [&](const LinkEdge& edge, PathChoice* path) -> absl::Status {
+    SC_ASSIGN_OR_RETURN(const WorkerPaths from, paths_of(edge.id.from));
+    SC_ASSIGN_OR_RETURN(const WorkerPaths to, paths_of(edge.id.to));
+    auto choice =
+        ChoosePath(options_.transports, from, to, options_.forced_transport);
+    if (!choice.ok()) {
+      return Annotate(
+          choice.status(),
+          absl::StrCat("edge ", edge.Name(), " from ", PeerName(edge.id.from),
+                       " to ", PeerName(edge.id.to)));
+    }
+    *path = *std::move(choice);
+    return absl::OkStatus();
+  };
+  for (auto& in : ins_) SC_RETURN_IF_ERROR(choose(in->edge, &in->path));
+  for (auto& out : outs_) SC_RETURN_IF_ERROR(choose(out->edge, &out->path));
+  return absl::OkStatus();
+}
+
+absl::Status PeerLink::OpenEndpoints() {
+  transport::EndpointOptions endpoint;
+  endpoint.doorbell = doorbell_.get();
+  endpoint.epoch = options_.epoch;
+  endpoint.on_edge_lost = [this](const std::string& edge, absl::Status status) {
+    OnEdgeLost(edge, status);
+  };
+  std::set<std::string> kinds;
+  for (const auto& in : ins_) kinds.insert(in->path.kind);
+  for (const auto& out : outs_) kinds.insert(out->path.kind);
+  for (const Transport& transport : options_.transports) {
+    if (kinds.count(transport.kind) == 0) continue;
+    SC_ASSIGN_OR_RETURN(auto opened, transport.factory(endpoint));
+    endpoints_.push_back(std::move(opened));
+  }
+  return absl::OkStatus();
+}
+
+transport::Endpoint* PeerLink::EndpointOf(const PathChoice& path) const {
+  for (const auto& endpoint : endpoints_) {
+    if (endpoint->kind() == path.kind) return endpoint.get();
+  }
+  return nullptr;
+}
+
 absl::Status PeerLink::OpenReceives() {
   for (auto& in : ins_) {
     transport::EdgeOptions edge;
@@ -137,33 +185,36 @@ absl::Status PeerLink::OpenReceives() {
       }
       edge.slot_bytes = options_.boundary_bytes;
     }
-    SC_ASSIGN_OR_RETURN(in->end, endpoint_->OpenReceive(edge));
+    SC_ASSIGN_OR_RETURN(in->end, EndpointOf(in->path)->OpenReceive(edge));
     receive_pool_bytes_ += in->end->pool_bytes();
     options_.allocator->Charge(ReceiveTag(), in->end->pool_bytes());
   }
   return absl::OkStatus();
 }
 
-std::string PeerLink::Describe() const {
-  return endpoint_ == nullptr ? "" : endpoint_->Describe();
-}
-
-std::string PeerLink::kind() const {
-  return endpoint_ == nullptr ? "none" : std::string(endpoint_->kind());
+std::vector<PeerLink::Description> PeerLink::Describe() const {
+  std::vector<Description> descriptions;
+  for (const auto& endpoint : endpoints_) {
+    descriptions.push_back(
+        Description{std::string(endpoint->kind()), endpoint->Describe()});
+  }
+  return descriptions;
 }
 
 absl::Status PeerLink::Connect(const Resolver& resolver,
                                absl::Duration timeout) {
   for (auto& out : outs_) {
     const WorkerIndex to = out->edge.id.to;
-    SC_ASSIGN_OR_RETURN(const std::string peer, resolver(to));
-    if (absl::Status viable = endpoint_->IsViable(peer); !viable.ok()) {
+    const std::string& kind = out->path.kind;
+    transport::Endpoint* const endpoint = EndpointOf(out->path);
+    SC_ASSIGN_OR_RETURN(const std::string peer, resolver(to, kind));
+    if (absl::Status viable = endpoint->IsViable(peer); !viable.ok()) {
       return Annotate(viable, absl::StrCat("edge ", out->edge.Name(), " to ",
-                                           PeerName(to), ": ", kind()));
+                                           PeerName(to), ": ", kind));
     }
     transport::EdgeOptions edge;
     edge.name = out->edge.Name();
-    auto end = endpoint_->OpenSend(
+    auto end = endpoint->OpenSend(
         edge, peer,
         [this](const transport::TransferHeader& header) {
           OnAcknowledged(header);
@@ -185,7 +236,8 @@ std::vector<std::string> PeerLink::EdgeSummaries() const {
   std::vector<std::string> edges;
   edges.reserve(outs_.size());
   for (const auto& out : outs_) {
-    edges.push_back(absl::StrCat(out->edge.Name(), ": ", kind()));
+    edges.push_back(absl::StrCat(out->edge.Name(), ": ", out->path.kind, " (",
+                                 out->path.why, ")"));
   }
   return edges;
 }
@@ -268,7 +320,7 @@ void PeerLink::OnEdgeLost(const std::string& edge, const absl::Status& status) {
 absl::Status PeerLink::WaitUntil(const std::function<bool()>& condition) {
   for (;;) {
     const uint32_t seen = doorbell_->Count();
-    if (endpoint_ != nullptr) endpoint_->Progress();
+    for (const auto& endpoint : endpoints_) endpoint->Progress();
     if (options_.abort->IsSet()) return options_.abort->status();
     if (condition()) return absl::OkStatus();
     doorbell_->Wait(seen, kLongestSleep);
@@ -276,7 +328,9 @@ absl::Status PeerLink::WaitUntil(const std::function<bool()>& condition) {
 }
 
 void PeerLink::Abort() {
-  if (endpoint_ != nullptr) endpoint_->Abort(options_.abort->status());
+  for (const auto& endpoint : endpoints_) {
+    endpoint->Abort(options_.abort->status());
+  }
   doorbell_->Ring();
 }
 
@@ -284,7 +338,7 @@ void PeerLink::ProgressLoop() {
   pthread_setname_np(pthread_self(), "progress");
   while (!stopping_) {
     const uint32_t seen = doorbell_->Count();
-    endpoint_->Progress();
+    for (const auto& endpoint : endpoints_) endpoint->Progress();
     if (stopping_) return;
     doorbell_->Wait(seen, kLongestSleep);
   }

@@ -19,6 +19,7 @@
 #include "memory/ledger.h"
 #include "schedule/schedule.h"
 #include "stage_worker/abort_flag.h"
+#include "stage_worker/paths.h"
 #include "transport/doorbell.h"
 #include "transport/transport.h"
 
@@ -44,7 +45,11 @@ struct PeerLinkOptions {
   size_t boundary_bytes = 0;  // largest activation or gradient transfer
   size_t tied_bytes = 0;
   bool poison_returned_slots = false;
-  transport::EndpointFactory endpoint_factory;
+  Epoch epoch;
+  std::vector<Transport> transports;  // the best first
+  std::string forced_transport;       // for every edge; empty: the best
+  // Own index included.
+  PathsResolver paths_of;
   // Called once if the link itself sets the abort flag (an edge was lost), on a
   // thread of the transport.
   std::function<void()> on_aborted;
@@ -55,32 +60,39 @@ struct PeerLinkOptions {
 };
 
 // Joins data path and ledger for one placement: a transfer's acknowledgement
-// becomes a release here. Owns the endpoint, all edges, the worker's doorbell
-// and the thread that makes progress while the engine thread computes.
+// becomes a release here. Owns the endpoints (one for each kind of transport
+// that an edge takes), all edges, the worker's doorbell and the thread that
+// makes progress while the engine thread computes.
 //
 // Thread-safe; the engine thread calls Send, Take and WaitUntil. Received
 // memory stays valid as long as someone holds it, also after the link.
 class PeerLink {
  public:
-  // Descriptor of the endpoint of a worker (its PeerService knows).
-  using Resolver =
-      std::function<absl::StatusOr<std::string>(WorkerIndex worker)>;
+  // Descriptor of the endpoint of this kind of a worker (its PeerService
+  // knows).
+  using Resolver = std::function<absl::StatusOr<std::string>(
+      WorkerIndex worker, const std::string& kind)>;
+  struct Description {
+    std::string kind;
+    std::string descriptor;
+  };
 
-  // Opens the endpoint and every receiving end. Without any edge (one worker)
-  // there is no endpoint either.
+  // Chooses each edge's path and opens every receiving end. Without any edge
+  // (one worker) there is no endpoint either. kFailedPrecondition if an edge
+  // has no path.
   static absl::StatusOr<std::unique_ptr<PeerLink>> Create(
       const PeerLinkOptions& options);
   ~PeerLink();
 
   // What peers need to know; empty without an endpoint.
-  std::string Describe() const;
-  std::string kind() const;  // "shm", "none"
+  std::vector<Description> Describe() const;
   int64_t receive_pool_bytes() const { return receive_pool_bytes_; }
 
   // Opens every sending end (all peers have opened their receiving ends) and
   // grants the first receives. Blocks at most `timeout` for each edge.
   absl::Status Connect(const Resolver& resolver, absl::Duration timeout);
-  // "activation 0->1: shm" for each edge that this worker sends on.
+  // "activation 0->1: shm (same host)" for each edge that this worker sends
+  // on.
   std::vector<std::string> EdgeSummaries() const;
 
   // Starts sending what the ledger has as PRODUCED under this key.
@@ -106,16 +118,21 @@ class PeerLink {
  private:
   struct In {
     LinkEdge edge;
+    PathChoice path;
     int depth = 1;
     std::unique_ptr<transport::ReceiveEdge> end;
     std::deque<transport::ReceivedTransfer> arrived;  // guarded by mu_
   };
   struct Out {
     LinkEdge edge;
+    PathChoice path;
     std::unique_ptr<transport::SendEdge> end;
   };
 
   explicit PeerLink(const PeerLinkOptions& options);
+  absl::Status ChoosePaths();
+  absl::Status OpenEndpoints();
+  transport::Endpoint* EndpointOf(const PathChoice& path) const;
   absl::Status OpenReceives();
   void ListEdges();
   void PostReceive(In* in);
@@ -128,7 +145,8 @@ class PeerLink {
 
   const PeerLinkOptions options_;
   std::unique_ptr<transport::Doorbell> doorbell_;
-  std::unique_ptr<transport::Endpoint> endpoint_;
+  // Fixed after Create.
+  std::vector<std::unique_ptr<transport::Endpoint>> endpoints_;
   std::vector<std::unique_ptr<In>> ins_;    // fixed after Create
   std::vector<std::unique_ptr<Out>> outs_;  // fixed after Connect
   int64_t receive_pool_bytes_ = 0;

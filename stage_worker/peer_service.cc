@@ -21,11 +21,73 @@ grpc::ServerUnaryReactor* PeerService::Describe(
   }
   response->set_worker(worker_);
   response->set_incarnation(incarnation_.value());
-  v1::TransportDescription* transport = response->add_transports();
-  transport->set_kind(entry->kind);
-  transport->set_address(entry->descriptor);
+  for (const PeerDirectory::Endpoint& endpoint : entry->endpoints) {
+    v1::TransportDescription* transport = response->add_transports();
+    transport->set_kind(endpoint.kind);
+    transport->set_address(endpoint.descriptor);
+  }
   reactor->Finish(grpc::Status::OK);
   return reactor;
+}
+
+grpc::ServerUnaryReactor* PeerService::DescribePaths(
+    grpc::CallbackServerContext* context,
+    const v1::DescribePathsRequest* /*request*/,
+    v1::DescribePathsResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const WorkerPaths& paths = directory_->paths();
+  response->set_worker(worker_);
+  response->set_incarnation(incarnation_.value());
+  response->set_boot_id(paths.location.boot_id);
+  response->set_network_namespace(paths.location.network_namespace);
+  response->set_user_id(paths.location.user_id);
+  for (const PathOffer& offer : paths.offers) {
+    v1::PathOffer* proto = response->add_offers();
+    proto->set_kind(offer.kind);
+    proto->set_obstacle(offer.obstacle);
+    proto->set_detail(offer.detail);
+  }
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+namespace {
+
+std::string Named(const PeerAddress& peer) {
+  return absl::StrCat("worker ", peer.worker, " at ", peer.address);
+}
+
+absl::Status CheckIncarnation(const PeerAddress& peer, uint64_t incarnation) {
+  if (incarnation == peer.incarnation.value()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      Named(peer), " is another process than the one that was placed"));
+}
+
+void SetDeadline(absl::Duration timeout, grpc::ClientContext* context) {
+  context->set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+}
+
+}  // namespace
+
+absl::StatusOr<WorkerPaths> DescribePaths(const PeerAddress& peer,
+                                          absl::Duration timeout) {
+  auto stub = v1::PeerService::NewStub(rpc::Connect(peer.address));
+  grpc::ClientContext context;
+  SetDeadline(timeout, &context);
+  v1::DescribePathsResponse response;
+  const absl::Status status = rpc::FromGrpc(
+      stub->DescribePaths(&context, v1::DescribePathsRequest(), &response));
+  if (!status.ok()) return Annotate(status, Named(peer));
+  SC_RETURN_IF_ERROR(CheckIncarnation(peer, response.incarnation()));
+  WorkerPaths paths;
+  paths.location.boot_id = response.boot_id();
+  paths.location.network_namespace = response.network_namespace();
+  paths.location.user_id = response.user_id();
+  for (const v1::PathOffer& offer : response.offers()) {
+    paths.offers.push_back(
+        PathOffer{offer.kind(), offer.obstacle(), offer.detail()});
+  }
+  return paths;
 }
 
 absl::StatusOr<std::string> DescribePeer(const PeerAddress& peer,
@@ -34,7 +96,7 @@ absl::StatusOr<std::string> DescribePeer(const PeerAddress& peer,
                                          absl::Duration timeout) {
   auto stub = v1::PeerService::NewStub(rpc::Connect(peer.address));
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  SetDeadline(timeout, &context);
   v1::DescribePeerRequest request;
   request.set_job_id(job_id);
   request.mutable_fence()->set_epoch(epoch.value());
@@ -42,15 +104,8 @@ absl::StatusOr<std::string> DescribePeer(const PeerAddress& peer,
   v1::DescribePeerResponse response;
   const absl::Status status =
       rpc::FromGrpc(stub->Describe(&context, request, &response));
-  if (!status.ok()) {
-    return Annotate(status,
-                    absl::StrCat("worker ", peer.worker, " at ", peer.address));
-  }
-  if (response.incarnation() != peer.incarnation.value()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("worker ", peer.worker, " at ", peer.address,
-                     " is another process than the one that was placed"));
-  }
+  if (!status.ok()) return Annotate(status, Named(peer));
+  SC_RETURN_IF_ERROR(CheckIncarnation(peer, response.incarnation()));
   for (const v1::TransportDescription& transport : response.transports()) {
     if (transport.kind() == kind) return transport.address();
   }

@@ -24,6 +24,10 @@ class PeerService final : public v1::PeerService::CallbackService {
       grpc::CallbackServerContext* context,
       const v1::DescribePeerRequest* request,
       v1::DescribePeerResponse* response) override;
+  grpc::ServerUnaryReactor* DescribePaths(
+      grpc::CallbackServerContext* context,
+      const v1::DescribePathsRequest* request,
+      v1::DescribePathsResponse* response) override;
 
  private:
   const std::string worker_;
@@ -37,6 +41,11 @@ struct PeerAddress {
   Incarnation incarnation;
   std::string address;
 };
+
+// Asks a peer what it offers. Blocks at most `timeout`. kFailedPrecondition if
+// another process answers than the one expected.
+absl::StatusOr<WorkerPaths> DescribePaths(const PeerAddress& peer,
+                                          absl::Duration timeout);
 
 // Asks a peer for its descriptor of transport `kind`. Blocks at most `timeout`.
 // kFailedPrecondition if another process answers than the one expected, or one

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "stage_worker/checkpoint/stage_files.h"
+#include "job/words.h"
 
 namespace stagecoach::worker {
 namespace {
@@ -154,7 +155,13 @@ PeerLinkOptions Placement::LinkOptions() {
   link.tied_bytes =
       static_cast<size_t>(model.vocabulary * model.hidden) * sizeof(float);
   link.poison_returned_slots = parts_.poison;
-  link.endpoint_factory = parts_.endpoint_factory;
+  link.epoch = options_.epoch;
+  link.transports = parts_.transports;
+  if (options_.spec.pipeline.transport != job::TransportKind::kAuto) {
+    link.forced_transport =
+        std::string(job::WordOf(options_.spec.pipeline.transport));
+  }
+  link.paths_of = options_.paths_of;
   link.on_aborted = options_.on_aborted;
   link.ledger = &ledger_;
   link.allocator = parts_.allocator;

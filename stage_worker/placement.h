@@ -21,6 +21,7 @@
 #include "stage_worker/abort_flag.h"
 #include "stage_worker/data/data_source.h"
 #include "stage_worker/engine/stage_engine.h"
+#include "stage_worker/paths.h"
 #include "stage_worker/peer_link.h"
 #include "stage_worker/position.h"
 #include "stage_worker/step_executor.h"
@@ -32,7 +33,8 @@ namespace stagecoach::worker {
 // choose others.
 struct PlacementParts {
   EngineFactory engine_factory;
-  transport::EndpointFactory endpoint_factory;
+  // The ways between workers, the best first.
+  std::vector<Transport> transports;
   std::function<absl::StatusOr<std::unique_ptr<DataSource>>(
       const job::JobSpec& spec)>
       data_factory;
@@ -55,6 +57,7 @@ struct PlacementOptions {
   size_t boundary_bytes = 0;
   // Folder of the checkpoint to begin with; empty: the model's own beginning.
   std::string checkpoint;
+  PathsResolver paths_of;  // of every worker of the job
   // Called once if the placement stops by itself (an edge was lost), on some
   // thread of the transport.
   std::function<void()> on_aborted;
@@ -81,8 +84,9 @@ class Placement {
       const PlacementParts& parts, const PlacementOptions& options);
   ~Placement();
 
-  std::string transport_kind() const { return link()->kind(); }
-  std::string Describe() const { return link()->Describe(); }
+  std::vector<PeerLink::Description> Describe() const {
+    return link()->Describe();
+  }
   int64_t receive_pool_bytes() const { return link()->receive_pool_bytes(); }
   std::vector<std::string> EdgeSummaries() const {
     return link()->EdgeSummaries();

@@ -419,6 +419,12 @@ void Session::OnAssign(const v1::Assign& assign, Epoch epoch) {
   writer.stages = placement_options->schedule.stages();
   writer.files = options_.files;
   held_.checkpoints = std::make_shared<CheckpointWriter>(writer);
+  placement_options->paths_of =
+      [own = placement_options->worker, paths = options_.directory->paths(),
+       peers = held_.peers](WorkerIndex worker) -> absl::StatusOr<WorkerPaths> {
+    if (worker == own) return paths;
+    return DescribePaths(peers[worker.index()], kConnectTimeout);
+  };
   building_ = true;
   auto self = shared_from_this();
   options_.engine->Add(
@@ -450,8 +456,9 @@ void Session::SendAssigned() {
   PeerDirectory::Entry entry;
   entry.job_id = held_.job_id;
   entry.epoch = held_.epoch;
-  entry.kind = held_.placement->transport_kind();
-  entry.descriptor = held_.placement->Describe();
+  for (const PeerLink::Description& end : held_.placement->Describe()) {
+    entry.endpoints.push_back({end.kind, end.descriptor});
+  }
   options_.directory->Publish(entry);
   v1::WorkerMessage message;
   message.mutable_assigned()->set_job_id(held_.job_id);
@@ -466,10 +473,9 @@ void Session::OnConnect() {
   const Held held = held_;
   OnEngine<absl::Status>(
       [held](Placement& placement) {
-        auto resolve = [&](WorkerIndex worker) {
+        auto resolve = [&](WorkerIndex worker, const std::string& kind) {
           return DescribePeer(held.peers[worker.index()], held.job_id,
-                              held.epoch, placement.transport_kind(),
-                              kConnectTimeout);
+                              held.epoch, kind, kConnectTimeout);
         };
         return placement.Connect(resolve, kConnectTimeout);
       },

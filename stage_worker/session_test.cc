@@ -47,10 +47,12 @@ class SessionTest : public ::testing::Test {
     options.incarnation = Incarnation(kIncarnation);
     options.parts.allocator = &allocator_;
     options.parts.clock = &clock_;
-    options.parts.endpoint_factory =
-        [this](const transport::EndpointOptions& endpoint) {
-          return hub_.NewEndpoint(endpoint);
-        };
+    Transport loopback;
+    loopback.kind = "loopback";
+    loopback.factory = [this](const transport::EndpointOptions& endpoint) {
+      return hub_.NewEndpoint(endpoint);
+    };
+    options.parts.transports = {loopback};
     options.parts.data_factory =
         [](const job::JobSpec&) -> absl::StatusOr<std::unique_ptr<DataSource>> {
       return std::make_unique<OneTokenData>();

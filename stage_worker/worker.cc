@@ -55,6 +55,7 @@ class Worker::Impl {
   explicit Impl(const WorkerOptions& options)
       : options_(options),
         incarnation_(DrawIncarnation()),
+        directory_(OffersOf(options.parts.transports, options.location)),
         peer_service_(options.name, incarnation_, &directory_) {}
   ~Impl();
 

@@ -17,7 +17,8 @@ struct WorkerOptions {
   std::string listen = "127.0.0.1:0";  // PeerService
   bool allow_plaintext = false;
   std::string device = "cpu";
-  std::string torch_version;  // empty without torch
+  std::string torch_version;     // empty without torch
+  transport::Location location;  // of this process
   PlacementParts parts;
   // What is logged about jobs, for the coordinator; null: nothing is sent.
   JobLogs* logs = nullptr;  // must outlive the worker

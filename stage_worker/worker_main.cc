@@ -12,14 +12,16 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/process.h"
+#include "base/status.h"
 #include "base/version.h"
 #include "memory/accounting_allocator.h"
+#include "rpc/address.h"
 #include "stage_worker/engine/synthetic/synthetic_engine.h"
 #include "stage_worker/engine/torch/torch_engine.h"
 #include "stage_worker/job_logs.h"
 #include "stage_worker/profile_command.h"
+#include "stage_worker/transports.h"
 #include "stage_worker/worker.h"
-#include "transport/shm/shm.h"
 
 namespace stagecoach::worker {
 namespace {
@@ -34,6 +36,8 @@ struct Flags {
   WorkerOptions worker;
   std::string engine = "torch";
   std::string cuda_library;
+  std::string data_listen;
+  bool tcp_checksum = false;
   std::string profile;
   std::string log_level = "info";
   bool log_json = false;
@@ -65,7 +69,14 @@ void AddFlags(CLI::App* app, Flags* flags) {
                   "Address that other workers reach this one at")
       ->capture_default_str();
   app->add_flag("--allow-plaintext", flags->worker.allow_plaintext,
-                "Let --listen be more than a loopback address, without TLS");
+                "Let --listen and --data-listen be more than a loopback "
+                "address, without TLS");
+  app->add_option("--data-listen", flags->data_listen,
+                  "Host that the data path over TCP listens on "
+                  "(default: that of --listen)");
+  app->add_flag("--tcp-checksum", flags->tcp_checksum,
+                "Checksum tensors over TCP also within one host; between "
+                "hosts they always are");
   app->add_option("--device", flags->worker.device, "cpu, or cuda:N")
       ->capture_default_str();
   app->add_option("--engine", flags->engine,
@@ -114,6 +125,23 @@ absl::Status ChooseEngine(Flags* flags) {
   return absl::OkStatus();
 }
 
+absl::Status ChooseTransports(Flags* flags) {
+  TransportSettings settings;
+  settings.allow_plaintext = flags->worker.allow_plaintext;
+  settings.tcp_checksum = flags->tcp_checksum;
+  if (!flags->data_listen.empty()) {
+    settings.data_host = flags->data_listen;
+  } else {
+    SC_ASSIGN_OR_RETURN(const rpc::Address listen,
+                        rpc::ParseAddress(flags->worker.listen));
+    if (!listen.is_unix) settings.data_host = listen.host;
+  }
+  SC_ASSIGN_OR_RETURN(flags->worker.location, transport::Location::Here());
+  SC_ASSIGN_OR_RETURN(flags->worker.parts.transports,
+                      BuiltInTransports(settings));
+  return absl::OkStatus();
+}
+
 absl::Status ChooseParts(Flags* flags) {
   PlacementParts& parts = flags->worker.parts;
   memory::AccountingAllocator::Options memory;
@@ -121,8 +149,8 @@ absl::Status ChooseParts(Flags* flags) {
   parts.allocator = &memory::AccountingAllocator::Process();
   parts.allocator->Configure(memory);
   parts.clock = Clock::Real();
-  parts.endpoint_factory = transport::NewShmEndpoint;
   parts.data_factory = OpenTextData;
+  SC_RETURN_IF_ERROR(ChooseTransports(flags));
   return ChooseEngine(flags);
 }
 

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -237,6 +240,57 @@ std::string PositionOf(const v1::FailureCause& cause) {
   return text;
 }
 
+struct EdgePath {
+  std::string edge;
+  std::string transport;
+  std::string why;
+};
+
+// "activation 0->1: shm (same host)", cut into its parts.
+EdgePath ParseEdge(absl::string_view text) {
+  EdgePath edge;
+  const size_t colon = text.find(": ");
+  edge.edge = std::string(text.substr(0, colon));
+  if (colon == absl::string_view::npos) return edge;
+  text.remove_prefix(colon + 2);
+  const size_t bracket = text.find(" (");
+  edge.transport = std::string(text.substr(0, bracket));
+  if (bracket == absl::string_view::npos) return edge;
+  text.remove_prefix(bracket + 2);
+  absl::ConsumeSuffix(&text, ")");
+  edge.why = std::string(text);
+  return edge;
+}
+
+Json EdgeJson(const std::string& text) {
+  const EdgePath edge = ParseEdge(text);
+  Json json;
+  json["edge"] = edge.edge;
+  json["transport"] = edge.transport;
+  json["why"] = edge.why;
+  return json;
+}
+
+// One part for each transport and reason: "shm (same host) on 4 edges".
+std::string TransportLine(const v1::Job& job) {
+  if (job.edges().empty()) return job.transport();
+  std::map<std::pair<std::string, std::string>, std::vector<std::string>> paths;
+  for (const std::string& text : job.edges()) {
+    const EdgePath edge = ParseEdge(text);
+    paths[{edge.transport, edge.why}].push_back(edge.edge);
+  }
+  std::vector<std::string> parts;
+  for (const auto& [path, edges] : paths) {
+    std::string part = path.first;
+    if (!path.second.empty()) absl::StrAppend(&part, " (", path.second, ")");
+    if (paths.size() > 1) {
+      absl::StrAppend(&part, ": ", absl::StrJoin(edges, ", "));
+    }
+    parts.push_back(std::move(part));
+  }
+  return absl::StrJoin(parts, "\n              ");
+}
+
 }  // namespace
 
 Json StepJson(const v1::StepResult& step) {
@@ -284,6 +338,10 @@ Json JobJson(const v1::Job& job) {
   json["reason"] = job.reason();
   json["schedule"] = job.schedule();
   json["transport"] = job.transport();
+  json["edges"] = Json::array();
+  for (const std::string& edge : job.edges()) {
+    json["edges"].push_back(EdgeJson(edge));
+  }
   json["release"] = job.release();
   json["total_seconds"] = job.total_seconds();
   json["parameters_sha256"] = TextOrNull(job.parameters_sha256());
@@ -360,7 +418,7 @@ std::string JobText(const v1::Job& job) {
   }
   absl::StrAppend(&text, "  schedule    ", ScheduleLine(job), "\n");
   absl::StrAppend(&text, "  release     ", ReleaseLine(job), "\n");
-  absl::StrAppend(&text, "  transport   ", job.transport(), "\n");
+  absl::StrAppend(&text, "  transport   ", TransportLine(job), "\n");
   if (!job.steps().empty()) {
     absl::StrAppend(&text, "  speed       ", SpeedLine(job), "\n");
   }

@@ -17,6 +17,18 @@ constexpr char kSucceededDocument[] = R"({
   "reason": "",
   "schedule": "1f1b",
   "transport": "shm",
+  "edges": [
+    {
+      "edge": "activation 0->1",
+      "transport": "shm",
+      "why": "same host"
+    },
+    {
+      "edge": "gradient 1->0",
+      "transport": "shm",
+      "why": "same host"
+    }
+  ],
   "release": "ack",
   "total_seconds": 0.75,
   "parameters_sha256": "abc123",
@@ -183,7 +195,7 @@ constexpr char kSucceededText[] =
   loss        5.5452 -> 0.1000 over 2 steps (gradient norm 1.500 -> 1.500)
   schedule    1f1b, 2 workers x 1 stage, 8 microbatches
   release     ack (send budget 2)
-  transport   shm
+  transport   shm (same host)
   speed       2.0k tokens/s, 0.25 s a step (medians)
 
 worker  stages  measured peak  outputs held  receive pool    idle

@@ -73,6 +73,8 @@ v1::Job SucceededJob() {
   job.set_state(v1::JOB_STATE_SUCCEEDED);
   job.set_schedule("1f1b");
   job.set_transport("shm");
+  job.add_edges("activation 0->1: shm (same host)");
+  job.add_edges("gradient 1->0: shm (same host)");
   job.set_release("ack");
   job.set_total_seconds(0.75);
   job.set_parameters_sha256("abc123");

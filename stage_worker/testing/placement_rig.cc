@@ -57,8 +57,9 @@ absl::StatusOr<std::unique_ptr<PlacementRig>> PlacementRig::Create(
   }
   for (auto& placement : rig->placements_) {
     SC_RETURN_IF_ERROR(placement->Connect(
-        [&](WorkerIndex peer) -> absl::StatusOr<std::string> {
-          return rig->placements_[peer.index()]->Describe();
+        [&](WorkerIndex peer,
+            const std::string& /*kind*/) -> absl::StatusOr<std::string> {
+          return rig->placements_[peer.index()]->Describe()[0].descriptor;
         },
         absl::Seconds(10)));
   }
@@ -77,14 +78,17 @@ absl::Status PlacementRig::Build(const Options& options, int worker) {
   };
   const bool faulty =
       options.faulty_worker < 0 || options.faulty_worker == worker;
-  parts.endpoint_factory = [this, faults = options.faults,
-                            faulty](const transport::EndpointOptions& endpoint)
+  Transport loopback;
+  loopback.kind = "loopback";
+  loopback.factory = [this, faults = options.faults,
+                      faulty](const transport::EndpointOptions& endpoint)
       -> absl::StatusOr<std::unique_ptr<transport::Endpoint>> {
     SC_ASSIGN_OR_RETURN(std::unique_ptr<transport::Endpoint> real,
                         hub_.NewEndpoint(endpoint));
     if (!faulty) return real;
     return transport::MakeFaultyEndpoint(std::move(real), endpoint, faults);
   };
+  parts.transports = {loopback};
   parts.data_factory = [](const job::JobSpec& spec)
       -> absl::StatusOr<std::unique_ptr<DataSource>> {
     return std::make_unique<PositionData>(spec);
@@ -92,6 +96,10 @@ absl::Status PlacementRig::Build(const Options& options, int worker) {
   PlacementOptions placement;
   placement.job_id = "rig";
   placement.epoch = Epoch(3);
+  placement.paths_of = [paths = OffersOf(parts.transports, {})](
+                           WorkerIndex) -> absl::StatusOr<WorkerPaths> {
+    return paths;
+  };
   placement.spec = options.spec;
   placement.worker = WorkerIndex(worker);
   for (int w = 0; w < options.spec.pipeline.workers; ++w) {

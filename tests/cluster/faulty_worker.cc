@@ -113,13 +113,15 @@ void WrapEndpoint(PlacementParts* parts, const std::string& text) {
     std::fprintf(stderr, "FAULTS: %s\n", plan.status().ToString().c_str());
     std::exit(2);
   }
-  parts->endpoint_factory = [inner = parts->endpoint_factory, plan = *plan](
-                                const transport::EndpointOptions& options)
-      -> absl::StatusOr<std::unique_ptr<transport::Endpoint>> {
-    SC_ASSIGN_OR_RETURN(std::unique_ptr<transport::Endpoint> real,
-                        inner(options));
-    return transport::MakeFaultyEndpoint(std::move(real), options, plan);
-  };
+  for (worker::Transport& transport : parts->transports) {
+    transport.factory = [inner = transport.factory, plan = *plan](
+                            const transport::EndpointOptions& options)
+        -> absl::StatusOr<std::unique_ptr<transport::Endpoint>> {
+      SC_ASSIGN_OR_RETURN(std::unique_ptr<transport::Endpoint> real,
+                          inner(options));
+      return transport::MakeFaultyEndpoint(std::move(real), options, plan);
+    };
+  }
 }
 
 void AddFaults(PlacementParts* parts) {

@@ -1,0 +1,77 @@
+#include "stage_worker/transports.h"
+
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "transport/doorbell.h"
+#include "transport/shm/descriptor.h"
+#include "transport/shm/shm.h"
+#include "transport/tcp/descriptor.h"
+#include "transport/tcp/tcp.h"
+
+namespace stagecoach::worker {
+namespace {
+
+constexpr char kLoopbackOnly[] = "loopback";
+
+Transport Shm() {
+  Transport shm;
+  shm.kind = "shm";
+  shm.merit = "same host";
+  shm.factory = transport::NewShmEndpoint;
+  shm.check = [](const PathEnd& from, const PathEnd& to) {
+    return transport::shm::CheckReachable(from.location, to.location);
+  };
+  return shm;
+}
+
+// Fails now, and not in the first job, if the address cannot be listened on.
+absl::StatusOr<bool> IsLoopbackOnly(const transport::TcpOptions& options) {
+  SC_ASSIGN_OR_RETURN(const std::unique_ptr<transport::Doorbell> bell,
+                      transport::Doorbell::Create());
+  transport::EndpointOptions endpoint;
+  endpoint.doorbell = bell.get();
+  SC_ASSIGN_OR_RETURN(const std::unique_ptr<transport::Endpoint> probe,
+                      transport::NewTcpEndpoint(endpoint, options));
+  SC_ASSIGN_OR_RETURN(const transport::tcp::Descriptor descriptor,
+                      transport::tcp::ParseDescriptor(probe->Describe()));
+  return transport::tcp::IsLoopbackOnly(descriptor);
+}
+
+absl::StatusOr<Transport> Tcp(const TransportSettings& settings) {
+  transport::TcpOptions options;
+  options.listen_host = settings.data_host;
+  options.allow_plaintext = settings.allow_plaintext;
+  options.checksum = settings.tcp_checksum;
+  SC_ASSIGN_OR_RETURN(const bool loopback_only, IsLoopbackOnly(options));
+  if (!loopback_only) {
+    LogWarning(absl::StrCat(
+        "the data path will listen on ", settings.data_host,
+        " without encryption (--allow-plaintext): who reads the network can "
+        "read and change tensors"));
+  }
+  Transport tcp;
+  tcp.kind = "tcp";
+  tcp.merit = "over the network";
+  tcp.detail = loopback_only ? kLoopbackOnly : "";
+  tcp.factory = [options](const transport::EndpointOptions& endpoint) {
+    return transport::NewTcpEndpoint(endpoint, options);
+  };
+  tcp.check = [](const PathEnd& from, const PathEnd& to) {
+    return transport::tcp::CheckReachable(from.location, to.location,
+                                          to.detail == kLoopbackOnly);
+  };
+  return tcp;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Transport>> BuiltInTransports(
+    const TransportSettings& settings) {
+  SC_ASSIGN_OR_RETURN(Transport tcp, Tcp(settings));
+  return std::vector<Transport>{Shm(), std::move(tcp)};
+}
+
+}  // namespace stagecoach::worker

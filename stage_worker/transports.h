@@ -1,0 +1,27 @@
+#ifndef STAGECOACH_STAGE_WORKER_TRANSPORTS_H_
+#define STAGECOACH_STAGE_WORKER_TRANSPORTS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "stage_worker/paths.h"
+
+namespace stagecoach::worker {
+
+struct TransportSettings {
+  // Where tcp listens: a host, without a port.
+  std::string data_host = "127.0.0.1";
+  bool allow_plaintext = false;
+  bool tcp_checksum = false;
+};
+
+// The ways between workers that this program is built with, the best first.
+// kPermissionDenied for a data_host that is not loopback without
+// allow_plaintext, kInvalidArgument for one that is none of this machine's.
+absl::StatusOr<std::vector<Transport>> BuiltInTransports(
+    const TransportSettings& settings);
+
+}  // namespace stagecoach::worker
+
+#endif  // STAGECOACH_STAGE_WORKER_TRANSPORTS_H_

@@ -1,0 +1,167 @@
+// The same job gives the same bits over every way between its workers.
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "tests/cluster/cluster.h"
+
+namespace stagecoach::testing {
+namespace {
+
+constexpr absl::Duration kStartTimeout = absl::Seconds(60);
+
+std::string BitsOf(const nlohmann::json& result) {
+  std::string bits;
+  for (const auto& step : result["steps"]) {
+    absl::StrAppend(&bits, step["loss"].dump(), " ", step["grad_norm"].dump(),
+                    "\n");
+  }
+  return bits + result.value("parameters_sha256", nlohmann::json()).dump();
+}
+
+class TransportsTest : public ::testing::Test {
+ protected:
+  TransportsTest() { folder_.Write("text.txt", SampleText()); }
+  std::string Spec(int workers) {
+    TinyJob job;
+    job.workers = workers;
+    job.steps = 3;
+    return folder_.Write(absl::StrCat("job", workers, ".toml"),
+                         job.ToToml("text.txt"));
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(TransportsTest, TcpGivesTheBitsOfSharedMemory) {
+  const auto cluster = Cluster::Start(4).value();
+  for (const int workers : {2, 4}) {
+    const nlohmann::json shm = cluster->RunJob(Spec(workers));
+    ASSERT_EQ(shm.value("state", ""), "SUCCEEDED")
+        << shm.dump(1) << cluster->Logs();
+    EXPECT_EQ(shm["transport"], "shm");
+    EXPECT_EQ(shm["edges"][0]["why"], "same host");
+    const nlohmann::json tcp =
+        cluster->RunJob(Spec(workers), {"pipeline.transport=tcp"});
+    ASSERT_EQ(tcp.value("state", ""), "SUCCEEDED")
+        << tcp.dump(1) << cluster->Logs();
+    EXPECT_EQ(tcp["transport"], "tcp");
+    // Activations and gradients between neighbours, the tied gradient both ways
+    // between the ends.
+    EXPECT_EQ(tcp["edges"].size(), static_cast<size_t>(2 * (workers - 1) + 2));
+    for (const auto& edge : tcp["edges"]) {
+      EXPECT_EQ(edge["transport"], "tcp");
+      EXPECT_EQ(edge["why"], "asked for by pipeline.transport");
+    }
+    EXPECT_EQ(BitsOf(tcp), BitsOf(shm));
+    std::cout << "P=" << workers << ": " << BitsOf(tcp) << std::endl;
+  }
+}
+
+// A network namespace that ends with its process, so that nothing is left of it
+// however this test ends.
+class Namespace {
+ public:
+  static absl::StatusOr<Namespace> Create() {
+    SpawnOptions spawn;
+    spawn.program = "/usr/bin/unshare";
+    spawn.arguments = {"--net", "/bin/sh", "-c",
+                       "ip link set lo up && echo ready && exec sleep 600"};
+    spawn.pipe_stdout = true;
+    spawn.die_with_parent = false;
+    absl::StatusOr<ChildProcess> holder = ChildProcess::Spawn(spawn);
+    if (!holder.ok()) return holder.status();
+    const auto ready = holder->ReadLine(kStartTimeout);
+    if (!ready.ok()) return ready.status();
+    return Namespace(*std::move(holder));
+  }
+
+  pid_t pid() const { return holder_.pid(); }
+  SpawnOptions Inside(const std::string& program,
+                      const std::vector<std::string>& arguments) const {
+    SpawnOptions spawn;
+    spawn.program = "/usr/bin/nsenter";
+    spawn.arguments = {absl::StrCat("--net=/proc/", pid(), "/ns/net"), program};
+    spawn.arguments.insert(spawn.arguments.end(), arguments.begin(),
+                           arguments.end());
+    return spawn;
+  }
+  bool Run(const std::string& command) const {
+    SpawnOptions spawn = Inside("/bin/sh", {"-c", command});
+    spawn.die_with_parent = false;
+    absl::StatusOr<ChildProcess> child = ChildProcess::Spawn(spawn);
+    return child.ok() && child->Wait(kStartTimeout).value_or(-1) == 0;
+  }
+
+ private:
+  explicit Namespace(ChildProcess holder) : holder_(std::move(holder)) {}
+  ChildProcess holder_;
+};
+
+// Two machines, as far as the network is concerned.
+TEST_F(TransportsTest, TwoNetworkNamespacesTalkOverTcp) {
+  absl::StatusOr<Namespace> left = Namespace::Create();
+  absl::StatusOr<Namespace> right = Namespace::Create();
+  if (!left.ok() || !right.ok() ||
+      !left->Run(absl::StrCat("ip link add veth0 type veth peer name veth1 "
+                              "netns ",
+                              right->pid(),
+                              " && ip addr add 10.77.0.1/24 dev veth0 && "
+                              "ip link set veth0 up")) ||
+      !right->Run("ip addr add 10.77.0.2/24 dev veth1 && "
+                  "ip link set veth1 up")) {
+    GTEST_SKIP() << "this machine does not let us make network namespaces "
+                    "(needs root and iproute2)";
+  }
+  const auto start = [&](const Namespace& where, const std::string& program,
+                         std::vector<std::string> arguments,
+                         const std::string& log) {
+    arguments.push_back("--allow-plaintext");
+    SpawnOptions spawn = where.Inside(program, arguments);
+    spawn.pipe_stdout = true;
+    spawn.stderr_file = absl::StrCat(folder_.path(), "/", log);
+    return ChildProcess::Spawn(spawn).value();
+  };
+  ChildProcess coordinator = start(*left, CoordinatorBinary(),
+                                   {"--listen", "10.77.0.1:0"}, "coordinator");
+  const std::string line = coordinator.ReadLine(kStartTimeout).value();
+  const std::string address(absl::StripPrefix(line, "listening on "));
+  ChildProcess w0 = start(
+      *left, WorkerBinary(),
+      {"--coordinator", address, "--name", "w0", "--listen", "10.77.0.1:0"},
+      "w0");
+  ChildProcess w1 = start(
+      *right, WorkerBinary(),
+      {"--coordinator", address, "--name", "w1", "--listen", "10.77.0.2:0"},
+      "w1");
+  SpawnOptions client = left->Inside(
+      ClientBinary(), {"--endpoint", address, "-o", "json", "run", Spec(2)});
+  client.die_with_parent = false;
+  client.pipe_stdout = true;
+  client.stderr_file = folder_.path() + "/client";
+  ChildProcess run = ChildProcess::Spawn(client).value();
+  std::string document;
+  for (auto text = run.ReadLine(absl::Minutes(3)); text.ok();
+       text = run.ReadLine(absl::Minutes(3))) {
+    absl::StrAppend(&document, *text, "\n");
+  }
+  const nlohmann::json tcp = nlohmann::json::parse(document, nullptr, false);
+  ASSERT_TRUE(tcp.is_object()) << document;
+  ASSERT_EQ(tcp.value("state", ""), "SUCCEEDED") << document;
+  EXPECT_EQ(tcp["transport"], "tcp");
+  EXPECT_NE(tcp["edges"][0]["why"].get<std::string>().find("namespace"),
+            std::string::npos);
+  std::cout << tcp["edges"].dump(1) << std::endl;
+
+  const CommandResult here =
+      RunClient({"-o", "json", "run", Spec(2), "--local"});
+  ASSERT_EQ(here.exit_code, 0) << here.err;
+  EXPECT_EQ(here.json["transport"], "shm");
+  EXPECT_EQ(BitsOf(tcp), BitsOf(here.json));
+}
+
+}  // namespace
+}  // namespace stagecoach::testing
