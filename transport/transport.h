@@ -15,6 +15,7 @@
 #include "base/direction.h"
 #include "base/ids.h"
 #include "base/tensor_descriptor.h"
+#include "transport/control_channel.h"
 #include "transport/doorbell.h"
 
 namespace stagecoach::transport {
@@ -126,6 +127,12 @@ struct EndpointOptions {
   // The placement that the endpoint serves. A transport between processes turns
   // away peers of another.
   Epoch epoch;
+  // The names of all edges that will be opened here, either end, in an order
+  // that is the same on every worker of the placement. Empty: in any order. For
+  // paths whose two ends open an edge together (nccl).
+  std::vector<std::string> opening_order;
+  // For transports that carry payloads only (nccl); null: there is none.
+  ControlChannelFactory control_channels;
 };
 
 // One process's end of the data path, for one placement of one job. Edges must

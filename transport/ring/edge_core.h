@@ -76,6 +76,10 @@ class EdgeCore {
   virtual bool Work() SC_EXCLUDES(mu_) { return false; }
 
   bool IsOpenLocked() const SC_REQUIRES(mu_) { return state_ == State::kOpen; }
+  // Nothing is delivered any more.
+  bool HasEndedLocked() const SC_REQUIRES(mu_) {
+    return state_ >= State::kEnded;
+  }
   void BreakLocked(const absl::Status& status) SC_REQUIRES(mu_);
   // The peer's bell if it has been marked for ringing since, else null. Ring it
   // after dropping the lock.
@@ -83,7 +87,7 @@ class EdgeCore {
   void RingOwnBell() { context_.doorbell->Ring(); }
   absl::Status Error(absl::StatusCode code, absl::string_view message) const;
 
-  Mutex mu_;
+  mutable Mutex mu_;
   absl::Status end_status_ SC_GUARDED_BY(mu_);  // not OK unless kOpen
   bool ring_peer_ SC_GUARDED_BY(mu_) = false;
   // Null until the peer is known, and then for good.

@@ -1,0 +1,38 @@
+// The host emulator in place of NCCL and CUDA.
+#include <atomic>
+#include <memory>
+
+#include "transport/nccl/testing/emulator.h"
+#include "transport/testing/conformance.h"
+
+namespace stagecoach::transport {
+namespace {
+
+constexpr int kGpus = 8;
+
+// Each endpoint has a GPU of its own.
+EndpointFactory MakeFactory() {
+  auto next = std::make_shared<std::atomic<int>>(0);
+  return [next](const EndpointOptions& options) {
+    return nccl::testing::NewEmulatedEndpoint(
+        options, nccl::testing::EmulatorSettings((*next)++ % kGpus));
+  };
+}
+
+// NCCL was called as it wants to be, in all tests.
+class NoMisuse : public ::testing::Environment {
+ public:
+  void TearDown() override {
+    EXPECT_EQ(nccl::testing::Emulator().TakeMisuses(), "");
+  }
+};
+::testing::Environment* const kNoMisuse =
+    ::testing::AddGlobalTestEnvironment(new NoMisuse);
+
+const TransportUnderTest kNccl = {"nccl", MakeFactory};
+
+INSTANTIATE_TEST_SUITE_P(Nccl, TransportConformance, ::testing::Values(kNccl));
+INSTANTIATE_TEST_SUITE_P(Nccl, TransportThreads, ::testing::Values(kNccl));
+
+}  // namespace
+}  // namespace stagecoach::transport
