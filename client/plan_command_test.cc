@@ -144,8 +144,6 @@ INSTANTIATE_TEST_SUITE_P(
                     BadSpec{"workers = 5", "10:1:", "pipeline.workers"},
                     BadSpec{"workers = 2\nschedule = \"1fb1\"",
                             "11:1:", "did you mean \"1f1b\"?"},
-                    BadSpec{"workers = 2\ntransport = \"nccl\"",
-                            "11:1:", "not supported yet"},
                     BadSpec{"workers = = 2", "10:", ""}));
 
 TEST(BadSpecFileTest, AFileThatIsNotThereEndsWith2) {

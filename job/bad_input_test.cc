@@ -352,9 +352,6 @@ const BadInput kNotBuilt[] = {
     {"Kernels", "steps = 5", "kernels = \"onednn\"",
      "DIR/spec.toml:11:1: training.kernels: \"onednn\" is not supported yet; "
      "supported now: \"auto\", \"aten\""},
-    {"Transport", "workers = 2", "transport = \"nccl\"",
-     "DIR/spec.toml:14:1: pipeline.transport: \"nccl\" is not supported yet; "
-     "supported now: \"auto\", \"shm\", \"tcp\", \"loopback\""},
     {"MemoryLimit", "[pipeline]", "[memory]\nlimit = \"8GiB\"\n[pipeline]",
      "DIR/spec.toml:14:1: memory.limit: is not supported yet; leave it out"},
     {"NeighbourCopy", "[pipeline]",

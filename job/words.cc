@@ -44,10 +44,8 @@ constexpr Word<ReleasePolicy> kReleasePolicies[] = {
     {"never", ReleasePolicy::kNever},
 };
 constexpr Word<TransportKind> kTransports[] = {
-    {"auto", TransportKind::kAuto},
-    {"shm", TransportKind::kShm},
-    {"tcp", TransportKind::kTcp},
-    {"nccl", TransportKind::kNccl, false},
+    {"auto", TransportKind::kAuto},         {"shm", TransportKind::kShm},
+    {"tcp", TransportKind::kTcp},           {"nccl", TransportKind::kNccl},
     {"loopback", TransportKind::kLoopback},
 };
 

@@ -17,6 +17,8 @@ namespace {
 // A sleeper looks at the abort flag again after this, should a ring be lost to
 // a peer that died in the middle of it.
 constexpr absl::Duration kLongestSleep = absl::Milliseconds(200);
+// An edge whose ends are made together waits for those before it in the order.
+constexpr absl::Duration kTogetherTimeout = absl::Minutes(2);
 
 memory::TransferKey KeyOf(const transport::TransferHeader& header) {
   memory::TransferKey key;
@@ -88,6 +90,9 @@ void PeerLink::Stop() {
 
 void PeerLink::ListEdges() {
   auto add = [this](const LinkEdge& edge, int depth) {
+    if (edge.id.to == options_.worker || edge.id.from == options_.worker) {
+      edge_order_.push_back(edge.Name());
+    }
     if (edge.id.to == options_.worker) {
       auto in = std::make_unique<In>();
       in->edge = edge;
@@ -153,15 +158,34 @@ absl::Status PeerLink::OpenEndpoints() {
   endpoint.on_edge_lost = [this](const std::string& edge, absl::Status status) {
     OnEdgeLost(edge, status);
   };
+  endpoint.control_channels = options_.control_channels;
   std::set<std::string> kinds;
   for (const auto& in : ins_) kinds.insert(in->path.kind);
   for (const auto& out : outs_) kinds.insert(out->path.kind);
   for (const Transport& transport : options_.transports) {
     if (kinds.count(transport.kind) == 0) continue;
+    endpoint.opening_order = EdgesOf(transport.kind);
     SC_ASSIGN_OR_RETURN(auto opened, transport.factory(endpoint));
     endpoints_.push_back(std::move(opened));
   }
   return absl::OkStatus();
+}
+
+std::vector<std::string> PeerLink::EdgesOf(const std::string& kind) const {
+  std::vector<std::string> edges;
+  for (const std::string& name : edge_order_) {
+    for (const auto& in : ins_) {
+      if (in->edge.Name() == name && in->path.kind == kind) {
+        edges.push_back(name);
+      }
+    }
+    for (const auto& out : outs_) {
+      if (out->edge.Name() == name && out->path.kind == kind) {
+        edges.push_back(name);
+      }
+    }
+  }
+  return edges;
 }
 
 transport::Endpoint* PeerLink::EndpointOf(const PathChoice& path) const {
@@ -219,7 +243,7 @@ absl::Status PeerLink::Connect(const Resolver& resolver,
         [this](const transport::TransferHeader& header) {
           OnAcknowledged(header);
         },
-        timeout);
+        kind == "nccl" ? kTogetherTimeout : timeout);
     if (!end.ok()) {
       return Annotate(end.status(), absl::StrCat("edge ", out->edge.Name(),
                                                  " to ", PeerName(to)));

@@ -50,6 +50,7 @@ struct PeerLinkOptions {
   std::string forced_transport;       // for every edge; empty: the best
   // Own index included.
   PathsResolver paths_of;
+  transport::ControlChannelFactory control_channels;  // null: there is none
   // Called once if the link itself sets the abort flag (an edge was lost), on a
   // thread of the transport.
   std::function<void()> on_aborted;
@@ -133,6 +134,8 @@ class PeerLink {
   absl::Status ChoosePaths();
   absl::Status OpenEndpoints();
   transport::Endpoint* EndpointOf(const PathChoice& path) const;
+  // In the order of the schedule.
+  std::vector<std::string> EdgesOf(const std::string& kind) const;
   absl::Status OpenReceives();
   void ListEdges();
   void PostReceive(In* in);
@@ -149,6 +152,8 @@ class PeerLink {
   std::vector<std::unique_ptr<transport::Endpoint>> endpoints_;
   std::vector<std::unique_ptr<In>> ins_;    // fixed after Create
   std::vector<std::unique_ptr<Out>> outs_;  // fixed after Connect
+  // The names of both, in the order of the schedule, which all workers have.
+  std::vector<std::string> edge_order_;
   int64_t receive_pool_bytes_ = 0;
   Mutex mu_;
   std::atomic<bool> stopping_{false};

@@ -6,19 +6,23 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
+#include "stage_worker/peer_address.h"
+#include "stage_worker/peer_control.h"
 #include "stage_worker/peer_directory.h"
 #include "stagecoach/v1/peer.grpc.pb.h"
 
 namespace stagecoach::worker {
 
-// PeerService over a directory, which must outlive it. Thread-safe.
+// PeerService over a directory and control channels, which must outlive it.
+// Thread-safe.
 class PeerService final : public v1::PeerService::CallbackService {
  public:
   PeerService(std::string worker, Incarnation incarnation,
-              const PeerDirectory* directory)
+              const PeerDirectory* directory, PeerControl* control)
       : worker_(std::move(worker)),
         incarnation_(incarnation),
-        directory_(directory) {}
+        directory_(directory),
+        control_(control) {}
 
   grpc::ServerUnaryReactor* Describe(
       grpc::CallbackServerContext* context,
@@ -28,18 +32,16 @@ class PeerService final : public v1::PeerService::CallbackService {
       grpc::CallbackServerContext* context,
       const v1::DescribePathsRequest* request,
       v1::DescribePathsResponse* response) override;
+  grpc::ServerBidiReactor<v1::ControlFrame, v1::ControlEnd>* Control(
+      grpc::CallbackServerContext* /*context*/) override {
+    return control_->Serve();
+  }
 
  private:
   const std::string worker_;
   const Incarnation incarnation_;
   const PeerDirectory* const directory_;
-};
-
-// A peer as the coordinator names it.
-struct PeerAddress {
-  std::string worker;
-  Incarnation incarnation;
-  std::string address;
+  PeerControl* const control_;
 };
 
 // Asks a peer what it offers. Blocks at most `timeout`. kFailedPrecondition if

@@ -162,6 +162,7 @@ PeerLinkOptions Placement::LinkOptions() {
         std::string(job::WordOf(options_.spec.pipeline.transport));
   }
   link.paths_of = options_.paths_of;
+  link.control_channels = options_.control_channels;
   link.on_aborted = options_.on_aborted;
   link.ledger = &ledger_;
   link.allocator = parts_.allocator;

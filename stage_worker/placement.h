@@ -25,6 +25,7 @@
 #include "stage_worker/peer_link.h"
 #include "stage_worker/position.h"
 #include "stage_worker/step_executor.h"
+#include "transport/control_channel.h"
 #include "transport/transport.h"
 
 namespace stagecoach::worker {
@@ -58,6 +59,8 @@ struct PlacementOptions {
   // Folder of the checkpoint to begin with; empty: the model's own beginning.
   std::string checkpoint;
   PathsResolver paths_of;  // of every worker of the job
+  // For a transport that carries only payloads.
+  transport::ControlChannelFactory control_channels;
   // Called once if the placement stops by itself (an edge was lost), on some
   // thread of the transport.
   std::function<void()> on_aborted;

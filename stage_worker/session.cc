@@ -390,6 +390,16 @@ void Session::SendProfiled(const job::ModelProfile* profile) {
   Send(std::move(message));
 }
 
+transport::ControlChannelFactory Session::ControlChannels() const {
+  if (options_.control == nullptr) return nullptr;
+  ControlledPlacement placement;
+  placement.worker = options_.worker;
+  placement.job_id = held_.job_id;
+  placement.epoch = held_.epoch;
+  placement.peers = held_.peers;
+  return options_.control->ChannelsOf(std::move(placement));
+}
+
 void Session::OnAssign(const v1::Assign& assign, Epoch epoch) {
   if (state_ != SessionState::kProfiled &&
       !Expect(SessionState::kIdle, "Assign")) {
@@ -425,6 +435,7 @@ void Session::OnAssign(const v1::Assign& assign, Epoch epoch) {
     if (worker == own) return paths;
     return DescribePaths(peers[worker.index()], kConnectTimeout);
   };
+  placement_options->control_channels = ControlChannels();
   building_ = true;
   auto self = shared_from_this();
   options_.engine->Add(

@@ -15,6 +15,8 @@
 #include "job/model_profile.h"
 #include "stage_worker/job_logs.h"
 #include "stage_worker/checkpoint_writer.h"
+#include "stage_worker/peer_address.h"
+#include "stage_worker/peer_control.h"
 #include "stage_worker/peer_directory.h"
 #include "stage_worker/peer_service.h"
 #include "stage_worker/placement.h"
@@ -65,6 +67,7 @@ struct SessionOptions {
   PeerDirectory* directory = nullptr;
   // What is logged about jobs, to be sent along; null: nothing is.
   JobLogs* logs = nullptr;
+  PeerControl* control = nullptr;
   // Sends to the coordinator; dropped while there is no stream. Thread-safe.
   std::function<void(v1::WorkerMessage)> send;
   // The coordinator took the registration and wants heartbeats this often.
@@ -157,6 +160,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void SendReleased(const v1::WorkerMemory* memory);
   absl::StatusOr<PlacementOptions> OptionsOf(const v1::Assign& assign,
                                              Epoch epoch);
+  transport::ControlChannelFactory ControlChannels() const;
   absl::StatusOr<schedule::Schedule> ScheduleOf(const v1::Assign& assign);
   // Receiving ends are open: tells the coordinator, and peers that ask.
   void SendAssigned();

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "transport/doorbell.h"
+#include "transport/nccl/nccl.h"
 #include "transport/shm/descriptor.h"
 #include "transport/shm/shm.h"
 #include "transport/tcp/descriptor.h"
@@ -66,12 +67,40 @@ absl::StatusOr<Transport> Tcp(const TransportSettings& settings) {
   return tcp;
 }
 
+bool IsAskedFor(const transport::nccl::NcclSettings& nccl) {
+  const transport::nccl::NcclSettings defaults;
+  return !nccl.engine_on_host || nccl.nccl_library != defaults.nccl_library ||
+         nccl.cuda_runtime_library != defaults.cuda_runtime_library;
+}
+
+Transport Nccl(const transport::nccl::NcclSettings& settings) {
+  Transport nccl;
+  nccl.kind = "nccl";
+  nccl.merit = "GPU to GPU";
+  nccl.factory = [settings](const transport::EndpointOptions& endpoint) {
+    return transport::NewNcclEndpoint(endpoint, settings);
+  };
+  if (!IsAskedFor(settings)) {
+    nccl.obstacle =
+        "this worker computes on the CPU; start it with --device cuda:N";
+  } else if (auto detail = transport::DescribeNccl(settings); detail.ok()) {
+    nccl.detail = *std::move(detail);
+  } else {
+    nccl.obstacle = std::string(detail.status().message());
+  }
+  nccl.check = [share_gpu = settings.share_gpu](const PathEnd& from,
+                                                const PathEnd& to) {
+    return transport::CheckNcclPair(from.detail, to.detail, share_gpu);
+  };
+  return nccl;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<Transport>> BuiltInTransports(
     const TransportSettings& settings) {
   SC_ASSIGN_OR_RETURN(Transport tcp, Tcp(settings));
-  return std::vector<Transport>{Shm(), std::move(tcp)};
+  return std::vector<Transport>{Nccl(settings.nccl), Shm(), std::move(tcp)};
 }
 
 }  // namespace stagecoach::worker

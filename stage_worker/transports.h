@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "stage_worker/paths.h"
+#include "transport/nccl/settings.h"
 
 namespace stagecoach::worker {
 
@@ -14,6 +15,9 @@ struct TransportSettings {
   std::string data_host = "127.0.0.1";
   bool allow_plaintext = false;
   bool tcp_checksum = false;
+  // Looked at only on a CUDA device, or where a library is named: elsewhere
+  // opening the libraries costs seconds for nothing.
+  transport::nccl::NcclSettings nccl;
 };
 
 // The ways between workers that this program is built with, the best first.

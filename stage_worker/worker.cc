@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "base/version.h"
 #include "rpc/channel.h"
+#include "stage_worker/peer_control.h"
 #include "stage_worker/peer_service.h"
 #include "stage_worker/session.h"
 #include "stage_worker/session_stream.h"
@@ -56,7 +57,8 @@ class Worker::Impl {
       : options_(options),
         incarnation_(DrawIncarnation()),
         directory_(OffersOf(options.parts.transports, options.location)),
-        peer_service_(options.name, incarnation_, &directory_) {}
+        control_(incarnation_),
+        peer_service_(options.name, incarnation_, &directory_, &control_) {}
   ~Impl();
 
   absl::Status Start();
@@ -81,6 +83,7 @@ class Worker::Impl {
   const WorkerOptions options_;
   const Incarnation incarnation_;
   PeerDirectory directory_;
+  PeerControl control_;
   PeerService peer_service_;
   rpc::ListeningServer server_;
   std::unique_ptr<v1::SessionService::Stub> stub_;
@@ -130,6 +133,7 @@ SessionOptions Worker::Impl::MakeSessionOptions() {
   session.files = &files_executor_;
   session.directory = &directory_;
   session.logs = options_.logs;
+  session.control = &control_;
   session.send = [this](v1::WorkerMessage message) {
     Send(std::move(message));
   };

@@ -7,7 +7,10 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mutex.h"
@@ -22,6 +25,7 @@
 #include "stage_worker/profile_command.h"
 #include "stage_worker/transports.h"
 #include "stage_worker/worker.h"
+#include "transport/nccl/settings.h"
 
 namespace stagecoach::worker {
 namespace {
@@ -39,6 +43,7 @@ struct Flags {
   std::string data_listen;
   bool tcp_checksum = false;
   std::string profile;
+  transport::nccl::NcclSettings nccl;
   std::string log_level = "info";
   bool log_json = false;
   int die_with_parent = 0;
@@ -88,6 +93,19 @@ void AddFlags(CLI::App* app, Flags* flags) {
   app->add_option("--profile", flags->profile,
                   "Measure the model of the job spec in this file (a "
                   "serialized JobSpec), print the profile as JSON and exit");
+  app->add_option("--nccl-library", flags->nccl.nccl_library,
+                  "libnccl.so.2 for transport = \"nccl\": a path, or a name "
+                  "that the dynamic linker finds")
+      ->envname("STAGECOACH_NCCL_LIBRARY")
+      ->capture_default_str();
+  app->add_option("--cuda-runtime-library", flags->nccl.cuda_runtime_library,
+                  "libcudart.so.13 for transport = \"nccl\", likewise")
+      ->envname("STAGECOACH_CUDA_RUNTIME_LIBRARY")
+      ->capture_default_str();
+  app->add_flag("--nccl-share-gpu", flags->nccl.share_gpu,
+                "Let two workers of a job be on one GPU, if NCCL does");
+  app->add_flag("--nccl-registered-buffers", flags->nccl.registered_buffers,
+                "Receive into memory that is registered with NCCL");
   app->add_flag("--poison-freed", flags->worker.parts.poison,
                 "Fill freed memory with NaN, to find late readers (slow)");
   app->add_option("--log-level", flags->log_level,
@@ -125,6 +143,25 @@ absl::Status ChooseEngine(Flags* flags) {
   return absl::OkStatus();
 }
 
+// A stuck abort leaves buffers that a peer may still write: nothing in this
+// process can be trusted with them.
+void EndProcess(const absl::Status& why) {
+  LogError(why.message());
+  _exit(kExitInternal);
+}
+
+void ChooseNccl(Flags* flags, TransportSettings* settings) {
+  transport::nccl::NcclSettings& nccl = flags->nccl;
+  nccl.engine_on_host = !absl::StartsWith(flags->worker.device, "cuda");
+  absl::string_view index = flags->worker.device;
+  if (absl::ConsumePrefix(&index, "cuda:") &&
+      !absl::SimpleAtoi(index, &nccl.device)) {
+    nccl.device = -1;  // ChooseEngine says what is wrong with it
+  }
+  nccl.on_stuck = EndProcess;
+  settings->nccl = nccl;
+}
+
 absl::Status ChooseTransports(Flags* flags) {
   TransportSettings settings;
   settings.allow_plaintext = flags->worker.allow_plaintext;
@@ -136,6 +173,7 @@ absl::Status ChooseTransports(Flags* flags) {
                         rpc::ParseAddress(flags->worker.listen));
     if (!listen.is_unix) settings.data_host = listen.host;
   }
+  ChooseNccl(flags, &settings);
   SC_ASSIGN_OR_RETURN(flags->worker.location, transport::Location::Here());
   SC_ASSIGN_OR_RETURN(flags->worker.parts.transports,
                       BuiltInTransports(settings));
