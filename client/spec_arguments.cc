@@ -42,6 +42,7 @@ absl::StatusOr<CheckedSpec> LoadSpec(const SpecArguments& arguments) {
     return absl::InvalidArgumentError(parsed.status().message());
   }
   SC_RETURN_IF_ERROR(parsed.status());
+  SC_RETURN_IF_ERROR(job::ResolveModel(&*parsed));
   SC_RETURN_IF_ERROR(job::Validate(*parsed));
   absl::StatusOr<job::JobPlan> plan = job::PlanJob(parsed->spec, nullptr);
   if (!plan.ok()) {

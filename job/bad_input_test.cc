@@ -54,6 +54,19 @@ std::string Folder() {
   std::ofstream(folder + "/short.txt") << "sixteen bytes...";
   std::ofstream(folder + "/exact.txt") << "seventeen bytes..";
   std::ofstream(folder + "/damaged.json") << "{\"kind\": ";
+  for (const char* model : {"gpt2", "llama", "damaged"}) {
+    mkdir((folder + "/" + model).c_str(), 0755);
+  }
+  std::ofstream(folder + "/gpt2/config.json")
+      << R"({"model_type": "gpt2", "n_layer": 4, "n_embd": 32, "n_head": 2,
+             "vocab_size": 300, "n_positions": 20, "attn_pdrop": 0,
+             "embd_pdrop": 0, "resid_pdrop": 0})";
+  std::ofstream(folder + "/llama/config.json")
+      << R"({"model_type": "llama", "num_hidden_layers": 4, "hidden_size": 32,
+             "num_attention_heads": 3, "head_dim": 6, "vocab_size": 300,
+             "intermediate_size": 50})";
+  std::ofstream(folder + "/damaged/config.json")
+      << R"({"model_type": "llama", "hidden_sizes": 32})";
   unlink((folder + "/loop.txt").c_str());
   if (symlink("loop.txt", (folder + "/loop.txt").c_str()) != 0) std::abort();
   unlink((folder + "/pipe.txt").c_str());
@@ -65,8 +78,10 @@ std::string Folder() {
 std::string Check(const std::string& text,
                   const std::vector<std::string>& overrides = {}) {
   static const auto* const folder = new std::string(Folder());
-  const auto parsed = ParseJobSpec(text, *folder + "/spec.toml", overrides);
-  const absl::Status status = parsed.ok() ? Validate(*parsed) : parsed.status();
+  auto parsed = ParseJobSpec(text, *folder + "/spec.toml", overrides);
+  absl::Status status = parsed.status();
+  if (status.ok()) status = ResolveModel(&*parsed);
+  if (status.ok()) status = Validate(*parsed);
   if (status.ok()) return "";
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   return absl::StrReplaceAll(status.message(), {{*folder, "DIR"}});
@@ -121,6 +136,18 @@ TEST(GoodInputTest, WhatIsBuiltIsAccepted) {
                           "pipeline.stages_per_worker=2"}),
             "");
   EXPECT_EQ(Check(kGood, {"pipeline.workers=1", "pipeline.transport=loopback"}),
+            "");
+}
+
+TEST(GoodInputTest, ACheckpointGivesTheSizes) {
+  const auto check = [](const std::string& model) {
+    return Check(GoodWith("layers = 4\nhidden = 32\nheads = 2", model));
+  };
+  EXPECT_EQ(check("checkpoint = \"gpt2\""), "");
+  EXPECT_EQ(check("checkpoint = \"llama\""), "");
+  // Said again, and the same.
+  EXPECT_EQ(check("checkpoint = \"llama\"\nlayers = 4\n"
+                  "architecture = \"llama\"\ntie_embeddings = false"),
             "");
 }
 
@@ -336,16 +363,12 @@ INSTANTIATE_TEST_SUITE_P(Numbers, BadInputTest, testing::ValuesIn(kNumbers),
                          TitleOf);
 
 const BadInput kNotBuilt[] = {
-    {"Architecture", "layers = 4", "layers = 4\narchitecture = \"llama\"",
-     "DIR/spec.toml:5:1: model.architecture: \"llama\" is not supported yet; "
-     "supported now: \"gpt2\""},
-    {"ModelCheckpoint", "layers = 4\nhidden = 32\nheads = 2",
-     "checkpoint = \"gpt2\"",
-     "DIR/spec.toml:4:1: model.checkpoint: is not supported yet; give "
-     "model.layers, model.hidden and model.heads instead"},
-    {"Data", "path = \"text.txt\"", "path = \"text.txt\"\nkind = \"tokens\"",
-     "DIR/spec.toml:9:1: data.kind: \"tokens\" is not supported yet; supported "
-     "now: \"text\""},
+    {"Architecture", "layers = 4", "layers = 4\narchitecture = \"plugin\"",
+     "DIR/spec.toml:5:1: model.architecture: \"plugin\" is not supported yet; "
+     "supported now: \"gpt2\", \"llama\""},
+    {"Data", "path = \"text.txt\"", "path = \"text.txt\"\nkind = \"jsonl\"",
+     "DIR/spec.toml:9:1: data.kind: \"jsonl\" is not supported yet; supported "
+     "now: \"text\", \"tokens\", \"megatron\""},
     {"Precision", "steps = 5", "precision = \"bfloat16\"",
      "DIR/spec.toml:11:1: training.precision: \"bfloat16\" is not supported "
      "yet; supported now: \"float32\""},
@@ -371,6 +394,63 @@ const BadInput kCheckpoint[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Checkpoint, BadInputTest,
                          testing::ValuesIn(kCheckpoint), TitleOf);
+
+TEST(GoodInputTest, KindsOfData) {
+  // 16 bytes and sequences of 7: one sample of uint16.
+  const std::vector<std::string> one = {
+      "data.kind=tokens", "data.path=short.txt", "data.sequence_length=7"};
+  EXPECT_EQ(Check(kGood, one), "");
+  std::vector<std::string> few_tokens = one;
+  few_tokens.push_back("model.vocabulary=100");
+  EXPECT_EQ(Check(kGood, few_tokens), "");
+  std::vector<std::string> wide = one;
+  wide.push_back("data.token_type=uint32");
+  EXPECT_EQ(Check(kGood, wide),
+            "--set data.path: \"DIR/short.txt\" has 4 tokens; one sample is "
+            "data.sequence_length + 1 = 8; give a longer file or set "
+            "data.sequence_length to at most 3");
+  EXPECT_EQ(Check(kGood, {"data.kind=megatron", "data.path=one.txt"}), "");
+}
+
+const BadInput kModels[] = {
+    {"OddLlama", "heads = 2", "heads = 32\narchitecture = \"llama\"",
+     "DIR/spec.toml:6:1: model.heads: heads of 1 numbers each are odd; rotary "
+     "positions of a llama need pairs"},
+    {"NoFolder", "layers = 4\nhidden = 32\nheads = 2",
+     "checkpoint = \"nothing\"",
+     "DIR/spec.toml:4:1: model.checkpoint: cannot read "
+     "\"DIR/nothing/config.json\": No such file or directory"},
+    {"DamagedConfig", "layers = 4\nhidden = 32\nheads = 2",
+     "checkpoint = \"damaged\"",
+     "DIR/spec.toml:4:1: model.checkpoint: DIR/damaged/config.json: "
+     "vocab_size: is missing\n"
+     "DIR/spec.toml:4:1: model.checkpoint: DIR/damaged/config.json: "
+     "num_hidden_layers: is missing\n"
+     "DIR/spec.toml:4:1: model.checkpoint: DIR/damaged/config.json: "
+     "hidden_size: is missing\n"
+     "DIR/spec.toml:4:1: model.checkpoint: DIR/damaged/config.json: "
+     "num_attention_heads: is missing\n"
+     "DIR/spec.toml:4:1: model.checkpoint: DIR/damaged/config.json: "
+     "intermediate_size: is missing\n"
+     "DIR/spec.toml:4:1: model.checkpoint: DIR/damaged/config.json: "
+     "hidden_sizes: is not known here and may change the model's numbers; did "
+     "you mean \"hidden_size\"?"},
+    {"Contradiction", "layers = 4\nhidden = 32\nheads = 2",
+     "checkpoint = \"llama\"\nlayers = 5\narchitecture = \"gpt2\"",
+     "DIR/spec.toml:5:1: model.layers: is 5, but DIR/llama/config.json says 4; "
+     "leave it out\n"
+     "DIR/spec.toml:6:1: model.architecture: is \"gpt2\", but "
+     "DIR/llama/config.json says \"llama\"; leave it out"},
+    {"MoreTokensThanPositions",
+     "layers = 4\nhidden = 32\nheads = 2\n[data]\npath = \"text.txt\"\n"
+     "sequence_length = 16",
+     "checkpoint = \"gpt2\"\n[data]\npath = \"text.txt\"\n"
+     "sequence_length = 21",
+     "DIR/spec.toml:7:1: data.sequence_length: 21 is longer than the 20 "
+     "positions of DIR/gpt2; lower it"},
+};
+INSTANTIATE_TEST_SUITE_P(Models, BadInputTest, testing::ValuesIn(kModels),
+                         TitleOf);
 
 #define TRAINING_KINDS                                                     \
   "\"gpipe\", \"1f1b\", \"eager-1f1b\", \"interleaved\", \"looped-bfs\", " \

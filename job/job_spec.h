@@ -3,8 +3,11 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "job/model_config.h"
 
 namespace stagecoach::job {
 
@@ -28,6 +31,12 @@ struct ModelSpec {
   int64_t heads = 0;
   int64_t vocabulary = 256;
   bool tie_embeddings = true;
+
+  // Of `checkpoint`'s config.json, once ResolveModel has read it: its text, and
+  // what it says beyond the sizes above. Without, the sizes decide alone;
+  // job/model_shape's ConfigOf fills in.
+  std::string config_json;
+  std::optional<ModelConfig> config;
 };
 
 struct DataSpec {

@@ -11,8 +11,14 @@
 
 namespace stagecoach::job {
 
-// One parameter of a stage: Hugging Face's name and shape (its linear layers
-// are stored [in, out]).
+// The model's config: its checkpoint's, or what follows from the sizes. GPT-2:
+// an MLP 4 times as wide, sequence_length positions. Llama: an MLP of 8/3 the
+// width, rounded up to a multiple of 256, and no grouped heads. Needs sizes
+// that are at least 1.
+ModelConfig ConfigOf(const JobSpec& spec);
+
+// One parameter of a stage: Hugging Face's name and shape. GPT-2's linear
+// layers are stored [in, out], Llama's [out, in].
 struct ParameterShape {
   std::string name;
   std::vector<int64_t> shape;
@@ -23,10 +29,13 @@ struct ParameterShape {
   int64_t elements() const;
 };
 
-// The parameters of one stage of a GPT-2 of these sizes, in the model's order:
-// wte, wpe (sequence_length rows), h.N.*, ln_f, lm_head. Needs a valid spec.
+// The parameters of one stage, in the model's order: embeddings, blocks, final
+// norm, head. Needs a valid spec.
 std::vector<ParameterShape> StageParameters(const JobSpec& spec,
                                             const StageLayers& layers);
+
+// How many parameters of the model come before a stage's first.
+int64_t ParametersBefore(const JobSpec& spec, const StageLayers& layers);
 
 // Elements of a stage's parameters, tied copies included: times 4 they are the
 // bytes that the stage's weights take.

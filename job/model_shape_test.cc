@@ -66,6 +66,69 @@ TEST(ModelShapeTest, NamesAndShapesAreHuggingFaces) {
                 "transformer.ln_f.bias { 32 }", "lm_head.weight { 160, 32 }"}));
 }
 
+JobSpec LlamaSpec(int64_t layers, int64_t hidden, int64_t vocabulary,
+                  bool tied) {
+  JobSpec spec = Spec(layers, hidden, vocabulary, 64, tied);
+  spec.model.architecture = Architecture::kLlama;
+  return spec;
+}
+
+ModelConfig LlamaConfig(int64_t inner, int64_t key_value_heads,
+                        int64_t head_width) {
+  ModelConfig config;
+  config.inner = inner;
+  config.key_value_heads = key_value_heads;
+  config.head_width = head_width;
+  return config;
+}
+
+// The numbers that transformers gives for Llama 2 7B, Llama 3.2 1B and
+// Qwen3 0.6B.
+TEST(ModelShapeTest, CountsThePublishedLlamas) {
+  JobSpec llama2 = LlamaSpec(32, 4096, 32000, false);
+  llama2.model.heads = 32;
+  EXPECT_EQ(ModelParameterCount(llama2), 6738415616) << "sizes alone";
+  JobSpec llama3 = LlamaSpec(16, 2048, 128256, true);
+  llama3.model.heads = 32;
+  llama3.model.config = LlamaConfig(8192, 8, 64);
+  EXPECT_EQ(ModelParameterCount(llama3), 1235814400);
+  JobSpec qwen3 = LlamaSpec(28, 1024, 151936, true);
+  qwen3.model.heads = 16;
+  qwen3.model.config = LlamaConfig(3072, 8, 128);
+  qwen3.model.config->query_key_norm = true;
+  EXPECT_EQ(ModelParameterCount(qwen3), 596049920);
+}
+
+TEST(ModelShapeTest, NamesAndShapesOfALlamaAreHuggingFaces) {
+  JobSpec spec = LlamaSpec(4, 32, 160, false);
+  spec.model.heads = 4;
+  spec.model.config = LlamaConfig(88, 2, 16);
+  spec.model.config->query_key_value_bias = true;
+  spec.model.config->query_key_norm = true;
+  std::vector<std::string> texts;
+  for (const ParameterShape& parameter : StageParameters(spec, Layers(3, 4))) {
+    texts.push_back(parameter.name + " " +
+                    testing::PrintToString(parameter.shape));
+  }
+  EXPECT_EQ(texts,
+            (std::vector<std::string>{
+                "model.layers.3.input_layernorm.weight { 32 }",
+                "model.layers.3.self_attn.q_proj.weight { 64, 32 }",
+                "model.layers.3.self_attn.q_proj.bias { 64 }",
+                "model.layers.3.self_attn.k_proj.weight { 32, 32 }",
+                "model.layers.3.self_attn.k_proj.bias { 32 }",
+                "model.layers.3.self_attn.v_proj.weight { 32, 32 }",
+                "model.layers.3.self_attn.v_proj.bias { 32 }",
+                "model.layers.3.self_attn.o_proj.weight { 32, 64 }",
+                "model.layers.3.self_attn.q_norm.weight { 16 }",
+                "model.layers.3.self_attn.k_norm.weight { 16 }",
+                "model.layers.3.post_attention_layernorm.weight { 32 }",
+                "model.layers.3.mlp.gate_proj.weight { 88, 32 }",
+                "model.layers.3.mlp.up_proj.weight { 88, 32 }",
+                "model.layers.3.mlp.down_proj.weight { 32, 88 }",
+                "model.norm.weight { 32 }", "lm_head.weight { 160, 32 }"}));
+}
+
 TEST(ModelShapeTest, TheTiedHeadIsACopyOfTheEmbedding) {
   const std::vector<ParameterShape> parameters =
       StageParameters(Spec(1, 32, 160, 64, true), Layers(0, 1));
@@ -85,6 +148,7 @@ TEST(ModelShapePropertyTest, CountsAgreeWithTheListsForEveryCut) {
       const JobSpec spec = Spec(5, 24, 100, 17, tied);
       std::set<std::string> names;
       int64_t counted_once = 0;
+      int64_t before = 0;
       const auto slices = SplitLayers(5, stages, {});
       ASSERT_TRUE(slices.ok());
       for (const StageLayers& layers : *slices) {
@@ -96,6 +160,8 @@ TEST(ModelShapePropertyTest, CountsAgreeWithTheListsForEveryCut) {
           counted_once += parameter.elements();
         }
         EXPECT_EQ(StageParameterCount(spec, layers), in_list);
+        EXPECT_EQ(ParametersBefore(spec, layers), before);
+        before += static_cast<int64_t>(StageParameters(spec, layers).size());
       }
       EXPECT_EQ(ModelParameterCount(spec), counted_once);
       EXPECT_EQ(names.size(), size_t{tied ? 64u : 65u});

@@ -43,6 +43,13 @@ absl::StatusOr<ParsedSpec> LoadJobSpec(
     const std::string& file_name,
     const std::vector<std::string>& overrides = {});
 
+// Where `model.checkpoint` names a folder: reads its config.json into
+// `spec.model`. Between parsing and validating; without a checkpoint there is
+// nothing to do. kInvalidArgument, all findings in one message: what
+// ParseHfConfig refuses, a config.json that cannot be read, and a key of the
+// spec that contradicts it.
+absl::Status ResolveModel(ParsedSpec* parsed);
+
 // Everything about a spec that can be refused before anything starts: numbers
 // that are impossible or do not fit together (heads not dividing hidden, K = 0,
 // more stages than layers, V that the schedule does not have, a split that does

@@ -1,11 +1,13 @@
 #include "job/spec_proto.h"
 
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "job/hf_config.h"
 #include "job/words.h"
 
 namespace stagecoach::job {
@@ -34,6 +36,7 @@ void ToProto(const ModelSpec& spec, v1::ModelSpec* proto) {
   proto->set_heads(spec.heads);
   proto->set_vocabulary(spec.vocabulary);
   proto->set_tie_embeddings(spec.tie_embeddings);
+  proto->set_config_json(spec.config_json);
 }
 
 absl::Status FromProto(const v1::ModelSpec& proto, ModelSpec* spec) {
@@ -43,8 +46,15 @@ absl::Status FromProto(const v1::ModelSpec& proto, ModelSpec* spec) {
   spec->heads = proto.heads();
   spec->vocabulary = proto.vocabulary();
   spec->tie_embeddings = proto.tie_embeddings();
-  return ReadWord("model.architecture", proto.architecture(),
-                  &spec->architecture);
+  SC_RETURN_IF_ERROR(ReadWord("model.architecture", proto.architecture(),
+                              &spec->architecture));
+  if (proto.config_json().empty()) return absl::OkStatus();
+  const std::string folder = std::move(spec->checkpoint);
+  SC_ASSIGN_OR_RETURN(
+      *spec,
+      ParseHfConfig(proto.config_json(), absl::StrCat(folder, "/config.json")));
+  spec->checkpoint = folder;
+  return absl::OkStatus();
 }
 
 void ToProto(const DataSpec& spec, v1::DataSpec* proto) {

@@ -150,11 +150,6 @@ class Validator {
   static std::string NumberOrInteger(double value) { return NumberText(value); }
 
   void CheckNotBuiltYet() {
-    if (!spec_.model.checkpoint.empty()) {
-      Add("model.checkpoint",
-          "is not supported yet; give model.layers, model.hidden and "
-          "model.heads instead");
-    }
     if (spec_.memory.limit_bytes > 0) {
       Add("memory.limit", "is not supported yet; leave it out");
     }
@@ -191,19 +186,53 @@ class Validator {
 
   void CheckModel() {
     const ModelSpec& model = spec_.model;
-    if (Sound({"model.checkpoint", "model.hidden", "model.heads"}) &&
-        model.hidden % model.heads != 0) {
-      Add("model.heads",
-          absl::StrCat(model.heads,
-                       " does not divide model.hidden = ", model.hidden,
-                       "; try ", NearestDivisors(model.hidden, model.heads)));
+    if (!model.checkpoint.empty() && !model.config.has_value()) {
+      Add("model.checkpoint", "its config.json has not been read");
     }
-    if (Sound({"model.vocabulary", "data.kind"}) && model.vocabulary < 256) {
+    CheckHeads();
+    CheckPositions();
+    if (Sound({"model.vocabulary", "data.kind"}) &&
+        spec_.data.kind == DataKind::kText && model.vocabulary < 256) {
       Add("model.vocabulary",
           absl::StrCat("must be at least 256 for data.kind = \"text\", whose "
                        "tokens are bytes, not ",
                        model.vocabulary));
     }
+  }
+
+  // A checkpoint's heads were checked with its config.json.
+  void CheckHeads() {
+    const ModelSpec& model = spec_.model;
+    if (!model.checkpoint.empty() || !Sound({"model.hidden", "model.heads"})) {
+      return;
+    }
+    if (model.hidden % model.heads != 0) {
+      Add("model.heads",
+          absl::StrCat(model.heads,
+                       " does not divide model.hidden = ", model.hidden,
+                       "; try ", NearestDivisors(model.hidden, model.heads)));
+    } else if (model.architecture == Architecture::kLlama &&
+               model.hidden / model.heads % 2 != 0) {
+      Add("model.heads",
+          absl::StrCat("heads of ", model.hidden / model.heads,
+                       " numbers each are odd; rotary positions of a llama "
+                       "need pairs"));
+    }
+  }
+
+  // GPT-2 has no embedding for a position past its last.
+  void CheckPositions() {
+    const ModelSpec& model = spec_.model;
+    if (!model.config.has_value() ||
+        model.architecture != Architecture::kGpt2 ||
+        !Sound({"data.sequence_length"}) ||
+        spec_.data.sequence_length <= model.config->positions) {
+      return;
+    }
+    Add("data.sequence_length",
+        absl::StrCat(spec_.data.sequence_length, " is longer than the ",
+                     model.config->positions, " positions of ",
+                     model.checkpoint, "; lower it"));
   }
 
   void CheckTraining() {
@@ -334,27 +363,36 @@ class Validator {
       Add(key,
           absl::StrCat("\"", path, "\" is ",
                        S_ISDIR(info.st_mode) ? "a folder" : "not a plain file",
-                       "; give the path of a text file"));
+                       "; give the path of a data file"));
       return;
     }
-    CheckFileSize(key, path, info.st_size);
+    // Only its index tells how wide Megatron's tokens are.
+    if (spec_.data.kind != DataKind::kMegatron) {
+      CheckFileSize(key, path, info.st_size);
+    }
   }
 
   void CheckFileSize(const char* key, const std::string& path, int64_t size) {
+    const bool text = spec_.data.kind == DataKind::kText;
+    const int64_t width =
+        text ? 1 : (spec_.data.token_type == "uint32" ? 4 : 2);
     const int64_t sample = spec_.data.sequence_length + 1;
-    if (size >= sample) return;
+    const int64_t tokens = size / width;
+    if (tokens >= sample) return;
     if (size == 0) {
       Add(key, absl::StrCat("\"", path, "\" is empty"));
       return;
     }
     Add(key,
-        absl::StrCat(
-            "\"", path, "\" has ", size, size == 1 ? " byte" : " bytes",
-            "; one sample is data.sequence_length + 1 = ", sample,
-            "; give a longer text",
-            size > 1 ? absl::StrCat(" or set data.sequence_length to at most ",
-                                    size - 1)
-                     : ""));
+        absl::StrCat("\"", path, "\" has ", tokens, text ? " byte" : " token",
+                     tokens == 1 ? "" : "s",
+                     "; one sample is data.sequence_length + 1 = ", sample,
+                     text ? "; give a longer text" : "; give a longer file",
+                     tokens > 1
+                         ? absl::StrCat(" or set data.sequence_length to at "
+                                        "most ",
+                                        tokens - 1)
+                         : ""));
   }
 
   const ParsedSpec& parsed_;

@@ -5,14 +5,14 @@ namespace {
 
 constexpr Word<Architecture> kArchitectures[] = {
     {"gpt2", Architecture::kGpt2},
-    {"llama", Architecture::kLlama, false},
+    {"llama", Architecture::kLlama},
     {"plugin", Architecture::kPlugin, false},
     {"torchscript", Architecture::kTorchScript, false},
 };
 constexpr Word<DataKind> kDataKinds[] = {
     {"text", DataKind::kText},
-    {"tokens", DataKind::kTokens, false},
-    {"megatron", DataKind::kMegatron, false},
+    {"tokens", DataKind::kTokens},
+    {"megatron", DataKind::kMegatron},
     {"jsonl", DataKind::kJsonLines, false},
 };
 constexpr Word<SampleOrder> kSampleOrders[] = {

@@ -187,7 +187,7 @@ absl::Status ChooseParts(Flags* flags) {
   parts.allocator = &memory::AccountingAllocator::Process();
   parts.allocator->Configure(memory);
   parts.clock = Clock::Real();
-  parts.data_factory = OpenTextData;
+  parts.data_factory = OpenData;
   SC_RETURN_IF_ERROR(ChooseTransports(flags));
   return ChooseEngine(flags);
 }

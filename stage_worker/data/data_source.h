@@ -31,9 +31,9 @@ class DataSource {
   virtual int64_t samples() const = 0;
 };
 
-// Bytes of a file as tokens. kNotFound, kInvalidArgument (too short).
-absl::StatusOr<std::unique_ptr<DataSource>> OpenTextData(
-    const job::JobSpec& spec);
+// The job's data: a file of the kind that its spec says. kNotFound;
+// kInvalidArgument: unreadable, damaged or shorter than a sample.
+absl::StatusOr<std::unique_ptr<DataSource>> OpenData(const job::JobSpec& spec);
 
 }  // namespace stagecoach::worker
 

@@ -341,21 +341,23 @@ absl::StatusOr<LocalStep> LocalPipeline::FinishStep(StepIndex step) {
   SC_RETURN_IF_ERROR(ReduceTied());
   const job::TrainingSpec& training = options_.spec.training;
   LocalStep result;
-  std::map<int64_t, double> norms;
   for (const auto& worker : engines_) {
     SC_ASSIGN_OR_RETURN(const GradientReport report, worker->FinishGradients());
     result.all_finite = result.all_finite && report.all_finite;
     for (const MicrobatchLoss& loss : report.losses) {
       result.loss += loss.loss_sum;
+      result.loss_sums.push_back(loss.loss_sum);
     }
     for (const ParameterNorm& norm : report.norms) {
-      norms[norm.global_index] = norm.squared;
+      result.squared_norms[norm.global_index] = norm.squared;
     }
   }
   result.loss /=
       static_cast<double>(training.microbatches * training.microbatch_size *
                           options_.spec.data.sequence_length);
-  for (const auto& [index, squared] : norms) result.gradient_norm += squared;
+  for (const auto& [index, squared] : result.squared_norms) {
+    result.gradient_norm += squared;
+  }
   result.gradient_norm = std::sqrt(result.gradient_norm);
   UpdateOptions update;
   update.step = step;

@@ -49,6 +49,10 @@ struct LocalStep {
   double loss = 0;  // mean over the step's target tokens
   double gradient_norm = 0;
   bool all_finite = true;
+  // The parts of both, not compared: loss sums in microbatch order, squared
+  // norms by global index of the parameter.
+  std::vector<double> loss_sums;
+  std::map<int64_t, double> squared_norms;
 
   friend bool operator==(const LocalStep& a, const LocalStep& b) {
     return a.loss == b.loss && a.gradient_norm == b.gradient_norm &&

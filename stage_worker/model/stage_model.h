@@ -26,7 +26,7 @@ struct StageParameter {
   bool tied_copy = false;
   bool tied = false;    // owner or copy of the tied group
   std::string tied_to;  // of a tied copy: the owner's name
-  // Fills the value; depends on (seed, name) alone.
+  // Fills the value, which depends on (seed, name) alone or is a checkpoint's.
   std::function<void(at::Tensor& value)> initialise;
 
   at::Tensor value;     // requires grad
@@ -53,8 +53,15 @@ using StageModelFactory =
     std::function<absl::StatusOr<std::unique_ptr<StageModel>>(
         const job::JobSpec& spec, const StageAssignment& stage)>;
 
-// GPT-2 created from sizes, in ATen ops (kernels = "aten").
+// The model families, in ATen ops (kernels = "aten"), with drawn weights.
 absl::StatusOr<std::unique_ptr<StageModel>> NewGpt2Stage(
+    const job::JobSpec& spec, const StageAssignment& stage);
+absl::StatusOr<std::unique_ptr<StageModel>> NewLlamaStage(
+    const job::JobSpec& spec, const StageAssignment& stage);
+
+// The stage of the job's architecture, with drawn weights or, where the job has
+// a checkpoint, with that stage's tensors of it (see weights.h).
+absl::StatusOr<std::unique_ptr<StageModel>> NewStageModel(
     const job::JobSpec& spec, const StageAssignment& stage);
 
 }  // namespace stagecoach::worker

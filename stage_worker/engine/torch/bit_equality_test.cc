@@ -159,6 +159,55 @@ TEST_F(BitEqualityTest, SplitBackward) {
   }
 }
 
+// All that a Llama can have: grouped heads, biases, norms of queries and keys,
+// a window in some layers, rotary positions with a factor.
+job::JobSpec LlamaSpec() {
+  job::JobSpec spec = TinySpec();
+  spec.model.architecture = job::Architecture::kLlama;
+  job::ModelConfig config;
+  config.inner = 43;
+  config.positions = 16;
+  config.activation = job::Activation::kSilu;
+  config.key_value_heads = 2;
+  config.head_width = 6;
+  config.query_key_value_bias = true;
+  config.attention_output_bias = true;
+  config.mlp_bias = true;
+  config.query_key_norm = true;
+  config.rope.type = job::RopeType::kYarn;
+  config.rope.factor = 4;
+  config.rope.original_positions = 8;
+  config.rope.attention_factor = 1.2;
+  config.sliding_window = 5;
+  config.sliding_layers = {true, false, true, false};
+  spec.model.config = config;
+  return spec;
+}
+
+TEST_F(BitEqualityTest, Llama) {
+  job::JobSpec spec = LlamaSpec();
+  ExpectAllEqual(spec);
+  spec.model.tie_embeddings = false;
+  spec.training.optimizer = job::OptimizerKind::kSgd;
+  spec.training.learning_rate = 0.5;
+  ExpectAllEqual(spec);
+}
+
+TEST_F(BitEqualityTest, LlamaWithSplitBackward) {
+  const job::JobSpec spec = LlamaSpec();
+  const Trained reference = Train(spec, 1, 1, GpipeOrder);
+  for (const auto& [stages, engines] :
+       std::vector<std::pair<int, int>>{{1, 1}, {2, 2}, {4, 2}, {4, 4}}) {
+    SCOPED_TRACE(std::to_string(stages) + " stages");
+    ExpectEqual(
+        Train(spec, stages, engines,
+              [](int s, int m) {
+                return WithSplitBackward(OneForwardOneBackwardOrder(s, m));
+              }),
+        reference);
+  }
+}
+
 // What the others would not notice: that the bits depend on anything at all.
 TEST_F(BitEqualityTest, AnotherSeedIsAnotherModel) {
   job::JobSpec spec = TinySpec();

@@ -13,8 +13,19 @@ EngineCase Torch() {
   return engine;
 }
 
+EngineCase TorchLlama() {
+  EngineCase engine;
+  engine.name = "torch_llama";
+  engine.factory = [](const EngineOptions& options) {
+    EngineOptions llama = options;
+    llama.spec.model.architecture = job::Architecture::kLlama;
+    return TorchFactory()(llama);
+  };
+  return engine;
+}
+
 INSTANTIATE_TEST_SUITE_P(Torch, EngineConformanceTest,
-                         ::testing::Values(Torch()));
+                         ::testing::Values(Torch(), TorchLlama()));
 
 }  // namespace
 }  // namespace stagecoach::worker

@@ -173,6 +173,7 @@ StepProtocol::Options TorchEngine::ProtocolOptions(
 absl::Status TorchEngine::Build(const EngineOptions& options,
                                 const StageModelFactory& factory) {
   std::vector<StageParameter*> parameters;
+  const memory::ScopedTag tag(PlainTag(memory::Category::kWorkspace));
   for (const StageAssignment& stage : options.stages) {
     SC_ASSIGN_OR_RETURN(models_[stage.stage], factory(options.spec, stage));
     for (StageParameter* parameter : models_[stage.stage]->parameters()) {
@@ -181,9 +182,10 @@ absl::Status TorchEngine::Build(const EngineOptions& options,
   }
   UseThreadsHere();
   return CatchTorch("building the stages", [&] {
-    const memory::ScopedTag tag(PlainTag(memory::Category::kWorkspace));
-    parameters_ = std::make_unique<ParameterStore>(training_, device_,
-                                                   std::move(parameters));
+    parameters_ =
+        std::make_unique<ParameterStore>(training_, device_, parameters);
+    // They may hold a checkpoint's files.
+    for (StageParameter* parameter : parameters) parameter->initialise = {};
     return absl::OkStatus();
   });
 }
@@ -520,20 +522,6 @@ absl::Status TorchEngine::ImportOptimizer(const StateReader& read) {
   });
 }
 
-absl::StatusOr<StageModelFactory> ModelFactory(const TorchOptions& torch,
-                                               const job::ModelSpec& model) {
-  if (torch.model_factory) return torch.model_factory;
-  if (!model.checkpoint.empty()) {
-    return absl::UnimplementedError(
-        "model.checkpoint is not supported yet; give the model's sizes");
-  }
-  if (model.architecture != job::Architecture::kGpt2) {
-    return absl::UnimplementedError(
-        "this model.architecture is not supported yet; try \"gpt2\"");
-  }
-  return StageModelFactory(NewGpt2Stage);
-}
-
 absl::Status CheckSupported(const job::TrainingSpec& training,
                             const at::Device& device) {
   if (!device.is_cpu()) {
@@ -596,10 +584,9 @@ absl::StatusOr<std::unique_ptr<StageEngine>> NewTorchEngine(
   SC_ASSIGN_OR_RETURN(const at::Device device, ParseDevice(torch.device));
   SC_RETURN_IF_ERROR(CheckSupported(options.spec.training, device));
   SC_RETURN_IF_ERROR(CheckOptions(options));
-  SC_ASSIGN_OR_RETURN(const StageModelFactory factory,
-                      ModelFactory(torch, options.spec.model));
   auto engine = std::make_unique<TorchEngine>(options, device);
-  SC_RETURN_IF_ERROR(engine->Build(options, factory));
+  SC_RETURN_IF_ERROR(engine->Build(
+      options, torch.model_factory ? torch.model_factory : NewStageModel));
   return engine;
 }
 

@@ -18,7 +18,7 @@ struct TorchOptions {
   // Path of libtorch_cuda.so where the device is CUDA; empty: beside
   // libtorch_cpu.so.
   std::string cuda_library;
-  // Makes the model of a stage; empty: GPT-2 and what else model/ offers.
+  // Makes the model of a stage; empty: NewStageModel.
   StageModelFactory model_factory;
 };
 

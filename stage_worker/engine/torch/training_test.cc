@@ -16,14 +16,14 @@ namespace {
 
 using absl::StatusCode;
 
-// GPT-2, with the models it made in reach.
+// The job's model, with the stages it is made of in reach.
 struct SpiedModels {
   std::vector<StageModel*> models;
 
   StageModelFactory Factory() {
     return [this](const job::JobSpec& spec, const StageAssignment& stage)
                -> absl::StatusOr<std::unique_ptr<StageModel>> {
-      auto model = NewGpt2Stage(spec, stage);
+      auto model = NewStageModel(spec, stage);
       if (model.ok()) models.push_back(model->get());
       return model;
     };
@@ -37,9 +37,13 @@ TEST(TrainingTest, AnUntrainedModelGuesses) {
 }
 
 TEST(TrainingTest, LearnsARepetitiveText) {
-  for (const auto optimizer :
-       {job::OptimizerKind::kAdamW, job::OptimizerKind::kSgd}) {
+  for (const auto& [architecture, optimizer] :
+       std::vector<std::pair<job::Architecture, job::OptimizerKind>>{
+           {job::Architecture::kGpt2, job::OptimizerKind::kAdamW},
+           {job::Architecture::kGpt2, job::OptimizerKind::kSgd},
+           {job::Architecture::kLlama, job::OptimizerKind::kAdamW}}) {
     job::JobSpec spec = TinySpec();
+    spec.model.architecture = architecture;
     spec.training.optimizer = optimizer;
     const bool sgd = optimizer == job::OptimizerKind::kSgd;
     if (sgd) spec.training.learning_rate = 1;
@@ -185,18 +189,23 @@ TEST(TrainingTest, RefusesByNameWhatIsNotBuiltYet) {
     EXPECT_NE(status.message().find("not supported yet"), std::string::npos)
         << status;
   };
-  job::JobSpec llama = TinySpec();
-  llama.model.architecture = job::Architecture::kLlama;
-  refuses(llama);
+  job::JobSpec plugin = TinySpec();
+  plugin.model.architecture = job::Architecture::kPlugin;
+  refuses(plugin);
   job::JobSpec half = TinySpec();
   half.training.precision = job::Precision::kBFloat16;
   refuses(half);
   job::JobSpec kernels = TinySpec();
   kernels.training.kernels = job::KernelChoice::kOneDnn;
   refuses(kernels);
+}
+
+TEST(TrainingTest, RefusesACheckpointWithoutWeights) {
   job::JobSpec checkpoint = TinySpec();
-  checkpoint.model.checkpoint = "somewhere";
-  refuses(checkpoint);
+  checkpoint.model.checkpoint = "/nowhere";
+  const absl::Status status = BuildStatus(checkpoint);
+  EXPECT_EQ(status.code(), StatusCode::kNotFound);
+  EXPECT_NE(status.message().find("/nowhere"), std::string::npos) << status;
 }
 
 TEST(TrainingTest, RefusesOptionsThatCannotWork) {

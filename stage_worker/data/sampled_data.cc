@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <array>
 #include <limits>
 #include <memory>
@@ -10,17 +9,18 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "stage_worker/data/data_source.h"
-#include "stage_worker/data/mapped_file.h"
 #include "stage_worker/data/shuffle.h"
+#include "stage_worker/data/token_stream.h"
 
 namespace stagecoach::worker {
 namespace {
 
-class TextData final : public DataSource {
+// Samples cut from one stream of tokens.
+class SampledData final : public DataSource {
  public:
-  TextData(const job::JobSpec& spec, std::unique_ptr<MappedFile> file,
-           int64_t samples)
-      : spec_(spec), file_(std::move(file)), samples_(samples) {}
+  SampledData(const job::JobSpec& spec, std::unique_ptr<TokenStream> stream,
+              int64_t samples)
+      : spec_(spec), stream_(std::move(stream)), samples_(samples) {}
 
   absl::StatusOr<TokenBatch> Read(StepIndex step,
                                   MicrobatchIndex microbatch) override;
@@ -38,14 +38,14 @@ class TextData final : public DataSource {
   absl::Status AppendSample(int64_t sample, TokenBatch* batch) const;
 
   const job::JobSpec spec_;
-  const std::unique_ptr<MappedFile> file_;
+  const std::unique_ptr<TokenStream> stream_;
   const int64_t samples_;
   // Two: a microbatch may begin in one pass and end in the next, and the first
   // and last stage of a worker are some microbatches apart.
   std::array<Pass, 2> passes_;
 };
 
-const std::vector<uint32_t>& TextData::OrderOf(int64_t pass) {
+const std::vector<uint32_t>& SampledData::OrderOf(int64_t pass) {
   for (const Pass& known : passes_) {
     if (known.number == pass) return known.order;
   }
@@ -57,30 +57,32 @@ const std::vector<uint32_t>& TextData::OrderOf(int64_t pass) {
   return oldest.order;
 }
 
-int64_t TextData::SampleOf(int64_t counter) {
+int64_t SampledData::SampleOf(int64_t counter) {
   const int64_t position = counter % samples_;
   if (spec_.data.order == job::SampleOrder::kSequential) return position;
   return OrderOf(counter / samples_)[static_cast<size_t>(position)];
 }
 
-absl::Status TextData::AppendSample(int64_t sample, TokenBatch* batch) const {
+absl::Status SampledData::AppendSample(int64_t sample,
+                                       TokenBatch* batch) const {
   const int64_t length = spec_.data.sequence_length;
   const int64_t start = sample * spec_.data.EffectiveStride();
-  const uint8_t* const bytes = file_->data() + start;
-  const uint8_t* const largest = std::max_element(bytes, bytes + length + 1);
-  if (*largest >= spec_.model.vocabulary) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "data file ", spec_.data.path, ": byte ", *largest, " at offset ",
-        start + (largest - bytes), " is outside model.vocabulary = ",
-        spec_.model.vocabulary, "; try model.vocabulary = 256"));
+  for (int64_t i = 0; i <= length; ++i) {
+    const int64_t token = stream_->At(start + i);
+    if (token < 0 || token >= spec_.model.vocabulary) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "data file ", spec_.data.path, ": token ", token, " at position ",
+          start + i,
+          " is outside model.vocabulary = ", spec_.model.vocabulary));
+    }
+    if (i < length) batch->inputs.push_back(token);
+    if (i > 0) batch->targets.push_back(token);
   }
-  batch->inputs.insert(batch->inputs.end(), bytes, bytes + length);
-  batch->targets.insert(batch->targets.end(), bytes + 1, bytes + length + 1);
   return absl::OkStatus();
 }
 
-absl::StatusOr<TokenBatch> TextData::Read(StepIndex step,
-                                          MicrobatchIndex microbatch) {
+absl::StatusOr<TokenBatch> SampledData::Read(StepIndex step,
+                                             MicrobatchIndex microbatch) {
   const int64_t microbatches = spec_.training.microbatches;
   if (step.value() < 0 || microbatch.value() < 0 ||
       microbatch.value() >= microbatches) {
@@ -112,22 +114,39 @@ absl::Status CheckSizes(const job::JobSpec& spec) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::unique_ptr<TokenStream>> OpenStream(
+    const job::DataSpec& data) {
+  switch (data.kind) {
+    case job::DataKind::kText:
+      return OpenText(data.path);
+    case job::DataKind::kTokens:
+      return OpenTokenFile(data.path, data.token_type == "uint32"
+                                          ? TokenType::kUInt32
+                                          : TokenType::kUInt16);
+    case job::DataKind::kMegatron:
+      return OpenMegatron(data.path);
+    case job::DataKind::kJsonLines:
+      break;
+  }
+  return absl::UnimplementedError("this data.kind is not supported yet");
+}
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DataSource>> OpenTextData(
-    const job::JobSpec& spec) {
+absl::StatusOr<std::unique_ptr<DataSource>> OpenData(const job::JobSpec& spec) {
   SC_RETURN_IF_ERROR(CheckSizes(spec));
-  SC_ASSIGN_OR_RETURN(std::unique_ptr<MappedFile> file,
-                      MappedFile::Open(spec.data.path));
-  const int64_t sample_bytes = spec.data.sequence_length + 1;
-  if (file->size_bytes() < sample_bytes) {
+  SC_ASSIGN_OR_RETURN(std::unique_ptr<TokenStream> stream,
+                      OpenStream(spec.data));
+  const int64_t sample_tokens = spec.data.sequence_length + 1;
+  if (stream->tokens() < sample_tokens) {
     return absl::InvalidArgumentError(
-        absl::StrCat("data file ", spec.data.path, ": ", file->size_bytes(),
-                     " bytes, but one sample needs data.sequence_length + 1 = ",
-                     sample_bytes));
+        absl::StrCat("data file ", spec.data.path, ": ", stream->tokens(),
+                     " tokens, but one sample needs data.sequence_length + 1 "
+                     "= ",
+                     sample_tokens));
   }
   const int64_t samples =
-      (file->size_bytes() - sample_bytes) / spec.data.EffectiveStride() + 1;
+      (stream->tokens() - sample_tokens) / spec.data.EffectiveStride() + 1;
   if (spec.data.order == job::SampleOrder::kShuffled &&
       samples > std::numeric_limits<uint32_t>::max()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -136,7 +155,7 @@ absl::StatusOr<std::unique_ptr<DataSource>> OpenTextData(
         "data.order = \"sequential\""));
   }
   return std::unique_ptr<DataSource>(
-      std::make_unique<TextData>(spec, std::move(file), samples));
+      std::make_unique<SampledData>(spec, std::move(stream), samples));
 }
 
 }  // namespace stagecoach::worker

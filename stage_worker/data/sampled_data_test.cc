@@ -40,12 +40,12 @@ Tokens Inputs(DataSource& data, int64_t step, int microbatch) {
 }
 
 std::unique_ptr<DataSource> Open(const job::JobSpec& spec) {
-  auto data = OpenTextData(spec);
+  auto data = OpenData(spec);
   EXPECT_TRUE(data.ok()) << data.status();
   return std::move(data).value();
 }
 
-TEST(TextDataTest, CountsSamplesWithTheirTarget) {
+TEST(SampledDataTest, CountsSamplesWithTheirTarget) {
   // Starts at 0, 3, ..., 27; the last sample is bytes 27 to 30.
   EXPECT_EQ(Open(Spec(WriteBytes("31", 31)))->samples(), 10);
   EXPECT_EQ(Open(Spec(WriteBytes("30", 30)))->samples(), 9);
@@ -55,14 +55,14 @@ TEST(TextDataTest, CountsSamplesWithTheirTarget) {
   EXPECT_EQ(Open(overlapping)->samples(), 28);
 }
 
-TEST(TextDataTest, ReadsStepMicrobatchAndRowInFileOrder) {
+TEST(SampledDataTest, ReadsStepMicrobatchAndRowInFileOrder) {
   auto data = Open(Spec(WriteBytes("31", 31)));
   EXPECT_EQ(Inputs(*data, 0, 0), (Tokens{0, 1, 2, 3, 4, 5}));
   EXPECT_EQ(Inputs(*data, 0, 1), (Tokens{6, 7, 8, 9, 10, 11}));
   EXPECT_EQ(Inputs(*data, 1, 0), (Tokens{12, 13, 14, 15, 16, 17}));
 }
 
-TEST(TextDataTest, TargetsAreTheInputsOneLater) {
+TEST(SampledDataTest, TargetsAreTheInputsOneLater) {
   job::JobSpec spec = Spec(WriteBytes("31", 31));
   spec.data.stride = 5;
   auto batch = Open(spec)->Read(StepIndex(0), MicrobatchIndex(1));
@@ -74,14 +74,14 @@ TEST(TextDataTest, TargetsAreTheInputsOneLater) {
 }
 
 // Ten samples, four a step: step 2 has samples 8, 9 and then 0, 1 again.
-TEST(TextDataTest, StartsANewPassAfterTheLastSample) {
+TEST(SampledDataTest, StartsANewPassAfterTheLastSample) {
   auto data = Open(Spec(WriteBytes("31", 31)));
   EXPECT_EQ(Inputs(*data, 2, 0), (Tokens{24, 25, 26, 27, 28, 29}));
   EXPECT_EQ(Inputs(*data, 2, 1), (Tokens{0, 1, 2, 3, 4, 5}));
 }
 
 // Pass 0 of seed 7 visits 2, 0, 5, 7, 3, 9, 8, 1, 4, 6; pass 1 begins 4, 7.
-TEST(TextDataTest, ShufflesBySeedAndPass) {
+TEST(SampledDataTest, ShufflesBySeedAndPass) {
   job::JobSpec spec = Spec(WriteBytes("31", 31));
   spec.data.order = job::SampleOrder::kShuffled;
   auto data = Open(spec);
@@ -91,7 +91,7 @@ TEST(TextDataTest, ShufflesBySeedAndPass) {
 }
 
 // Rows 3: microbatch 3 of step 0 has samples 9 of pass 0 and 0, 1 of pass 1.
-TEST(TextDataTest, AMicrobatchMayEndInTheNextPass) {
+TEST(SampledDataTest, AMicrobatchMayEndInTheNextPass) {
   job::JobSpec spec = Spec(WriteBytes("31", 31));
   spec.data.order = job::SampleOrder::kShuffled;
   spec.training.microbatches = 4;
@@ -103,7 +103,7 @@ TEST(TextDataTest, AMicrobatchMayEndInTheNextPass) {
   EXPECT_EQ(Inputs(*data, 0, 3), across) << "an earlier position again";
 }
 
-TEST(TextDataTest, TokensAreUnsignedBytes) {
+TEST(SampledDataTest, TokensAreUnsignedBytes) {
   auto data = Open(Spec(WriteBytes("256", 256)));
   auto batch = data->Read(StepIndex(21), MicrobatchIndex(0));
   ASSERT_TRUE(batch.ok()) << batch.status();
@@ -111,32 +111,44 @@ TEST(TextDataTest, TokensAreUnsignedBytes) {
   EXPECT_EQ(batch->targets, (Tokens{253, 254, 255, 1, 2, 3}));
 }
 
-TEST(TextDataTest, RefusesATooShortFile) {
-  const auto data = OpenTextData(Spec(WriteBytes("3", 3)));
+// Tokens are counted, not bytes.
+TEST(SampledDataTest, SamplesOfATokenFile) {
+  job::JobSpec spec = Spec(WriteBytes("62", 62));
+  spec.data.kind = job::DataKind::kTokens;
+  spec.model.vocabulary = 65536;
+  auto data = Open(spec);
+  EXPECT_EQ(data->samples(), 10);
+  const auto token = [](int i) { return (2 * i + 1) * 256 + 2 * i; };
+  EXPECT_EQ(Inputs(*data, 0, 1), (Tokens{token(6), token(7), token(8), token(9),
+                                         token(10), token(11)}));
+}
+
+TEST(SampledDataTest, RefusesATooShortFile) {
+  const auto data = OpenData(Spec(WriteBytes("3", 3)));
   EXPECT_EQ(data.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_NE(data.status().message().find("3 bytes"), std::string::npos)
+  EXPECT_NE(data.status().message().find("3 tokens"), std::string::npos)
       << data.status();
 }
 
-TEST(TextDataTest, RefusesWhatIsNoReadableFile) {
+TEST(SampledDataTest, RefusesWhatIsNoReadableFile) {
   const std::string folder = ::testing::TempDir();
-  EXPECT_EQ(OpenTextData(Spec(folder + "/nothing here")).status().code(),
+  EXPECT_EQ(OpenData(Spec(folder + "/nothing here")).status().code(),
             absl::StatusCode::kNotFound);
-  EXPECT_EQ(OpenTextData(Spec(folder)).status().code(),
+  EXPECT_EQ(OpenData(Spec(folder)).status().code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(OpenTextData(Spec(WriteBytes("0", 0))).status().code(),
+  EXPECT_EQ(OpenData(Spec(WriteBytes("0", 0))).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST(TextDataTest, RefusesAFileItMayNotRead) {
+TEST(SampledDataTest, RefusesAFileItMayNotRead) {
   if (geteuid() == 0) GTEST_SKIP() << "root may read everything";
   const std::string path = WriteBytes("secret", 31);
   ASSERT_EQ(chmod(path.c_str(), 0), 0);
-  EXPECT_EQ(OpenTextData(Spec(path)).status().code(),
+  EXPECT_EQ(OpenData(Spec(path)).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST(TextDataTest, RefusesBytesOutsideTheVocabulary) {
+TEST(SampledDataTest, RefusesBytesOutsideTheVocabulary) {
   job::JobSpec spec = Spec(WriteBytes("31", 31));
   spec.model.vocabulary = 8;
   auto data = Open(spec);
@@ -144,11 +156,11 @@ TEST(TextDataTest, RefusesBytesOutsideTheVocabulary) {
   const absl::Status refused =
       data->Read(StepIndex(0), MicrobatchIndex(1)).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_NE(refused.message().find("byte 9 at offset 9"), std::string::npos)
+  EXPECT_NE(refused.message().find("token 9 at position 9"), std::string::npos)
       << refused;
 }
 
-TEST(TextDataTest, RefusesPositionsOutsideTheStep) {
+TEST(SampledDataTest, RefusesPositionsOutsideTheStep) {
   auto data = Open(Spec(WriteBytes("31", 31)));
   EXPECT_FALSE(data->Read(StepIndex(0), MicrobatchIndex(2)).ok());
   EXPECT_FALSE(data->Read(StepIndex(0), MicrobatchIndex(-1)).ok());

@@ -1,0 +1,258 @@
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rsqrt.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "job/model_shape.h"
+#include "stage_worker/model/layers.h"
+#include "stage_worker/model/parameter_set.h"
+#include "stage_worker/model/rope.h"
+#include "stage_worker/model/stage_model.h"
+
+// Llama and what differs from it only in details: Mistral (sliding window),
+// Qwen2 (biases), Qwen3 (norms of queries and keys). Parameter names, shapes
+// and order of Hugging Face's LlamaForCausalLM; linear weights are [out, in].
+namespace stagecoach::worker {
+namespace {
+
+Initialiser InitialiserOf(const job::JobSpec& spec,
+                          const job::ModelConfig& config,
+                          const std::string& name) {
+  if (absl::EndsWith(name, ".bias")) return Constant(0);
+  if (absl::EndsWith(name, "norm.weight")) return Constant(1);
+  return Normal(config.initializer_range, spec.seed, name);
+}
+
+struct Linear {
+  StageParameter* weight = nullptr;
+  StageParameter* bias = nullptr;  // may be absent
+
+  at::Tensor operator()(const at::Tensor& x) const {
+    std::vector<int64_t> sizes = x.sizes().vec();
+    const at::Tensor rows = x.reshape({-1, sizes.back()});
+    sizes.back() = weight->shape[0];
+    const at::Tensor turned = weight->value.t();
+    return (bias == nullptr ? at::mm(rows, turned)
+                            : at::addmm(bias->value, rows, turned))
+        .view(sizes);
+  }
+};
+
+struct Block {
+  StageParameter* input_norm = nullptr;
+  Linear q_proj;
+  Linear k_proj;
+  Linear v_proj;
+  Linear o_proj;
+  StageParameter* q_norm = nullptr;  // both or none
+  StageParameter* k_norm = nullptr;
+  StageParameter* post_attention_norm = nullptr;
+  Linear gate_proj;
+  Linear up_proj;
+  Linear down_proj;
+  // Which keys [sequence] a query [sequence] sees; empty: all before it.
+  std::optional<at::Tensor> mask;
+};
+
+// [sequence, head width] each; the second half repeats the first.
+struct Rotation {
+  at::Tensor cosine;
+  at::Tensor sine;
+};
+
+Rotation RotationOf(const job::ModelConfig& config, int64_t length) {
+  const RotaryFrequencies rotary = RotaryFrequenciesOf(config, length);
+  const at::Tensor frequencies =
+      at::tensor(at::ArrayRef<float>(rotary.frequencies));
+  const at::Tensor angles =
+      at::arange(length, at::kFloat).unsqueeze(1) * frequencies;
+  const at::Tensor twice = at::cat({angles, angles}, /*dim=*/1);
+  return {twice.cos() * rotary.scale, twice.sin() * rotary.scale};
+}
+
+at::Tensor SlidingMask(int64_t length, int64_t window) {
+  return at::ones({length, length}, at::kBool).tril().triu(1 - window);
+}
+
+class LlamaStage final : public StageModel {
+ public:
+  LlamaStage(const job::JobSpec& spec, const StageAssignment& stage);
+
+  std::vector<StageParameter*> parameters() override {
+    return parameters_.All();
+  }
+  std::vector<at::Tensor> Forward(std::vector<at::Tensor> inputs,
+                                  const at::Tensor& targets) override;
+
+ private:
+  Linear LinearOf(const std::string& name);
+  Block BlockOf(int64_t layer);
+  void MoveConstantsTo(const at::Device& device);
+
+  at::Tensor RmsNorm(const StageParameter* weight, const at::Tensor& x) const;
+  at::Tensor Rotate(const at::Tensor& x) const;
+  // [rows, sequence, heads * width] to [rows, heads, sequence, width].
+  at::Tensor Heads(const at::Tensor& x, int64_t heads,
+                   const StageParameter* norm) const;
+  at::Tensor RepeatHeads(const at::Tensor& x) const;
+  at::Tensor Attention(const Block& block, const at::Tensor& x) const;
+  at::Tensor RunBlock(const Block& block, const at::Tensor& x) const;
+
+  const job::JobSpec spec_;
+  const job::ModelConfig config_;
+  const StageAssignment stage_;
+  ParameterSet parameters_;
+  StageParameter* embed_tokens_ = nullptr;
+  std::vector<Block> blocks_;
+  StageParameter* norm_ = nullptr;
+  StageParameter* lm_head_ = nullptr;
+  Rotation rotation_;
+};
+
+LlamaStage::LlamaStage(const job::JobSpec& spec, const StageAssignment& stage)
+    : spec_(spec),
+      config_(job::ConfigOf(spec)),
+      stage_(stage),
+      parameters_(spec, stage, [this](const std::string& name) {
+        return InitialiserOf(spec_, config_, name);
+      }) {
+  if (stage.first) embed_tokens_ = parameters_.Get("model.embed_tokens.weight");
+  for (int64_t layer = stage.layers.begin; layer < stage.layers.end; ++layer) {
+    blocks_.push_back(BlockOf(layer));
+  }
+  if (stage.last) {
+    norm_ = parameters_.Get("model.norm.weight");
+    lm_head_ = parameters_.Get("lm_head.weight");
+  }
+  rotation_ = RotationOf(config_, spec.data.sequence_length);
+}
+
+Linear LlamaStage::LinearOf(const std::string& name) {
+  Linear layer;
+  layer.weight = parameters_.Get(name + ".weight");
+  layer.bias = parameters_.Find(name + ".bias");
+  return layer;
+}
+
+Block LlamaStage::BlockOf(int64_t layer) {
+  const std::string name = absl::StrCat("model.layers.", layer, ".");
+  Block block;
+  block.input_norm = parameters_.Get(name + "input_layernorm.weight");
+  block.q_proj = LinearOf(name + "self_attn.q_proj");
+  block.k_proj = LinearOf(name + "self_attn.k_proj");
+  block.v_proj = LinearOf(name + "self_attn.v_proj");
+  block.o_proj = LinearOf(name + "self_attn.o_proj");
+  block.q_norm = parameters_.Find(name + "self_attn.q_norm.weight");
+  block.k_norm = parameters_.Find(name + "self_attn.k_norm.weight");
+  block.post_attention_norm =
+      parameters_.Get(name + "post_attention_layernorm.weight");
+  block.gate_proj = LinearOf(name + "mlp.gate_proj");
+  block.up_proj = LinearOf(name + "mlp.up_proj");
+  block.down_proj = LinearOf(name + "mlp.down_proj");
+  const int64_t window = config_.WindowOfLayer(layer);
+  const int64_t length = spec_.data.sequence_length;
+  if (window > 0 && window < length) block.mask = SlidingMask(length, window);
+  return block;
+}
+
+// The engine chooses the device when it lays the parameters out.
+void LlamaStage::MoveConstantsTo(const at::Device& device) {
+  if (rotation_.cosine.device() == device) return;
+  rotation_.cosine = rotation_.cosine.to(device);
+  rotation_.sine = rotation_.sine.to(device);
+  for (Block& block : blocks_) {
+    if (block.mask.has_value()) block.mask = block.mask->to(device);
+  }
+}
+
+at::Tensor LlamaStage::RmsNorm(const StageParameter* weight,
+                               const at::Tensor& x) const {
+  const at::Tensor mean_square = x.pow(2).mean(-1, /*keepdim=*/true);
+  return weight->value * (x * at::rsqrt(mean_square + config_.norm_epsilon));
+}
+
+// Element i makes a pair with element i + width / 2.
+at::Tensor LlamaStage::Rotate(const at::Tensor& x) const {
+  const int64_t half = config_.head_width / 2;
+  const at::Tensor turned =
+      at::cat({-x.narrow(-1, half, half), x.narrow(-1, 0, half)}, /*dim=*/-1);
+  return x * rotation_.cosine + turned * rotation_.sine;
+}
+
+at::Tensor LlamaStage::Heads(const at::Tensor& x, int64_t heads,
+                             const StageParameter* norm) const {
+  const at::Tensor split =
+      x.view({x.size(0), x.size(1), heads, config_.head_width});
+  return (norm == nullptr ? split : RmsNorm(norm, split)).transpose(1, 2);
+}
+
+// Grouped queries: each key and value head serves several in a row.
+at::Tensor LlamaStage::RepeatHeads(const at::Tensor& x) const {
+  const int64_t times = spec_.model.heads / config_.key_value_heads;
+  if (times == 1) return x;
+  return x.unsqueeze(2)
+      .expand({x.size(0), x.size(1), times, x.size(2), x.size(3)})
+      .reshape({x.size(0), spec_.model.heads, x.size(2), x.size(3)});
+}
+
+at::Tensor LlamaStage::Attention(const Block& block,
+                                 const at::Tensor& x) const {
+  const int64_t heads = spec_.model.heads;
+  const int64_t pairs = config_.key_value_heads;
+  const at::Tensor query = Rotate(Heads(block.q_proj(x), heads, block.q_norm));
+  const at::Tensor key = Rotate(Heads(block.k_proj(x), pairs, block.k_norm));
+  const at::Tensor value = Heads(block.v_proj(x), pairs, nullptr);
+  const at::Tensor mixed = at::scaled_dot_product_attention(
+      query, RepeatHeads(key), RepeatHeads(value), block.mask,
+      /*dropout_p=*/0.0, /*is_causal=*/!block.mask.has_value());
+  return block.o_proj(mixed.transpose(1, 2).reshape(
+      {x.size(0), x.size(1), heads * config_.head_width}));
+}
+
+at::Tensor LlamaStage::RunBlock(const Block& block, const at::Tensor& x) const {
+  const at::Tensor attended =
+      x + Attention(block, RmsNorm(block.input_norm, x));
+  const at::Tensor normed = RmsNorm(block.post_attention_norm, attended);
+  return attended +
+         block.down_proj(Activate(config_.activation, block.gate_proj(normed)) *
+                         block.up_proj(normed));
+}
+
+std::vector<at::Tensor> LlamaStage::Forward(std::vector<at::Tensor> inputs,
+                                            const at::Tensor& targets) {
+  CheckStageInput(inputs, targets, spec_, stage_, "a Llama");
+  at::Tensor x = std::move(inputs[0]);
+  MoveConstantsTo(x.device());
+  if (stage_.first) x = at::embedding(embed_tokens_->value, x);
+  for (const Block& block : blocks_) x = RunBlock(block, x);
+  if (!stage_.last) return {x};
+  return {HeadLoss(RmsNorm(norm_, x).view({-1, spec_.model.hidden}),
+                   lm_head_->value, targets)};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StageModel>> NewLlamaStage(
+    const job::JobSpec& spec, const StageAssignment& stage) {
+  SC_RETURN_IF_ERROR(CheckStageSizes(spec, stage));
+  return std::unique_ptr<StageModel>(std::make_unique<LlamaStage>(spec, stage));
+}
+
+}  // namespace stagecoach::worker

@@ -1,0 +1,36 @@
+#include "absl/status/status.h"
+#include "base/status.h"
+#include "stage_worker/model/stage_model.h"
+#include "stage_worker/model/weights.h"
+
+namespace stagecoach::worker {
+namespace {
+
+absl::StatusOr<std::unique_ptr<StageModel>> NewDrawnModel(
+    const job::JobSpec& spec, const StageAssignment& stage) {
+  switch (spec.model.architecture) {
+    case job::Architecture::kGpt2:
+      return NewGpt2Stage(spec, stage);
+    case job::Architecture::kLlama:
+      return NewLlamaStage(spec, stage);
+    case job::Architecture::kPlugin:
+    case job::Architecture::kTorchScript:
+      break;
+  }
+  return absl::UnimplementedError(
+      "this model.architecture is not supported yet; try \"gpt2\"");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StageModel>> NewStageModel(
+    const job::JobSpec& spec, const StageAssignment& stage) {
+  SC_ASSIGN_OR_RETURN(std::unique_ptr<StageModel> model,
+                      NewDrawnModel(spec, stage));
+  if (!spec.model.checkpoint.empty()) {
+    SC_RETURN_IF_ERROR(StartFromCheckpoint(spec, model.get()));
+  }
+  return model;
+}
+
+}  // namespace stagecoach::worker
