@@ -24,10 +24,13 @@ using worker::LocalStep;
 using worker::StageModel;
 using worker::StageParameter;
 
-// Relative. Runs of transformers itself (other kernels, two threads) are up to
-// 2e-7 apart in losses, and a replay in plain PyTorch 8e-6 in gradient norms.
+// Relative. Runs of transformers itself (other attention kernels, two threads,
+// weights moved by one rounding) are up to 3e-7 apart in losses, 1e-7 in the
+// norm of the first step's gradient, and 4e-5 in later ones: there AdamW's
+// division has made rounding noise visible.
 constexpr double kLossTolerance = 2e-6;
-constexpr double kGradientTolerance = 1e-5;
+constexpr double kFirstNormTolerance = 1e-6;
+constexpr double kLaterNormTolerance = 1e-4;
 // Of a final weight: this, and 20 times the spread of transformers' own runs.
 constexpr double kWeightTolerance = 1e-5;
 constexpr double kSpreads = 20;
@@ -118,9 +121,10 @@ double LossDifference(const Trained& trained, const Reference& reference) {
   return worst;
 }
 
-double NormDifference(const Trained& trained, const Reference& reference) {
+double NormDifference(const Trained& trained, const Reference& reference,
+                      size_t begin, size_t end) {
   double worst = 0;
-  for (size_t i = 0; i < trained.steps.size(); ++i) {
+  for (size_t i = begin; i < end; ++i) {
     worst =
         std::max(worst, RelativeDifference(trained.steps[i].gradient_norm,
                                            reference.steps[i].gradient_norm));
@@ -171,16 +175,19 @@ TEST_P(ParityTest, TrainsAsTransformersDoes) {
   const Trained single = Train(reference, 1);
   ASSERT_EQ(single.steps.size(), reference.steps.size());
   const double loss = LossDifference(single, reference);
-  const double norm = NormDifference(single, reference);
+  const double first = NormDifference(single, reference, 0, 1);
+  const double later =
+      NormDifference(single, reference, 1, single.steps.size());
   const double parameter_norm = ParameterNormDifference(single, reference);
   EXPECT_LE(loss, kLossTolerance);
-  EXPECT_LE(norm, kGradientTolerance);
-  EXPECT_LE(parameter_norm, kGradientTolerance);
+  EXPECT_LE(first, kFirstNormTolerance);
+  EXPECT_LE(later, kLaterNormTolerance);
+  EXPECT_LE(parameter_norm, kFirstNormTolerance);
   const double weight = ExpectWeights(single, reference);
   std::printf(
-      "%s: largest differences: loss %.1e, gradient norm %.1e, a parameter's "
-      "gradient norm %.1e, a weight %.1e\n",
-      GetParam(), loss, norm, parameter_norm, weight);
+      "%s: largest differences: loss %.1e, first gradient norm %.1e, later "
+      "ones %.1e, a parameter's first %.1e, a weight %.1e\n",
+      GetParam(), loss, first, later, parameter_norm, weight);
   for (const int stages : {2, 4}) {
     const Trained cut = Train(reference, stages);
     ASSERT_EQ(cut.steps.size(), single.steps.size());
