@@ -388,7 +388,10 @@ json Gpt2Json(const ModelSpec& model, const ModelConfig& config) {
   return {{"activation_function", "gelu_new"},
           {"architectures", {"GPT2LMHeadModel"}},
           {"attn_pdrop", 0.0},
+          // The default is a token of GPT-2's own vocabulary.
+          {"bos_token_id", nullptr},
           {"embd_pdrop", 0.0},
+          {"eos_token_id", nullptr},
           {"initializer_range", config.initializer_range},
           {"layer_norm_epsilon", config.norm_epsilon},
           {"model_type", "gpt2"},
@@ -405,6 +408,8 @@ json Gpt2Json(const ModelSpec& model, const ModelConfig& config) {
 json LlamaJson(const ModelSpec& model, const ModelConfig& config) {
   return {{"architectures", {"LlamaForCausalLM"}},
           {"attention_bias", false},
+          {"bos_token_id", nullptr},
+          {"eos_token_id", nullptr},
           {"head_dim", config.head_width},
           {"hidden_act", "silu"},
           {"hidden_size", model.hidden},

@@ -201,14 +201,17 @@ TEST_F(FoldersTest, ExportsNothingOfADamagedCheckpoint) {
 TEST_F(FoldersTest, ATokenizerComesAlong) {
   spec_.model.checkpoint = directory_ + "/origin";
   fs::create_directories(spec_.model.checkpoint);
-  std::ofstream(spec_.model.checkpoint + "/config.json") << "{\"a\": 1}";
+  spec_.model.config_json = "{\"a\": 1}";
   std::ofstream(spec_.model.checkpoint + "/tokenizer.json") << "tokens";
   const std::string path = Write(25, 1);
   const auto exported =
       ExportCheckpoint(path, directory_ + "/out", ExportOptions());
   ASSERT_TRUE(exported.ok()) << exported.status();
   EXPECT_EQ(ReadAll(directory_ + "/out/tokenizer.json"), "tokens");
-  EXPECT_EQ(ReadAll(directory_ + "/out/config.json"), "{\"a\": 1}");
+  const auto config =
+      nlohmann::json::parse(ReadAll(directory_ + "/out/config.json"));
+  EXPECT_EQ(config["a"], 1);
+  EXPECT_EQ(config["torch_dtype"], "float32") << "the type of the weights";
 }
 
 TEST_F(FoldersTest, ListsNewestFirstAndOnlyCheckpoints) {

@@ -17,7 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "stage_worker/checkpoint/config.h"
+#include "job/hf_config.h"
 #include "stage_worker/checkpoint/durable_file.h"
 #include "stage_worker/checkpoint/folders.h"
 #include "stage_worker/checkpoint/index.h"
@@ -88,8 +88,8 @@ absl::Status Complete(const std::string& folder, const job::JobSpec& spec,
                       Manifest* manifest) {
   RemoveStrangers(folder, *manifest);
   SC_ASSIGN_OR_RETURN(const std::string index, IndexOf(folder, *manifest));
-  SC_ASSIGN_OR_RETURN(const std::string config, ConfigJson(spec));
-  SC_RETURN_IF_ERROR(WriteFile(folder, kConfigFile, config, manifest));
+  SC_RETURN_IF_ERROR(
+      WriteFile(folder, kConfigFile, job::HfConfigText(spec), manifest));
   SC_RETURN_IF_ERROR(WriteFile(folder, kIndexFile, index, manifest));
   std::sort(manifest->files.begin(), manifest->files.end(),
             [](const ManifestFile& a, const ManifestFile& b) {
