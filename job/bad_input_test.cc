@@ -487,7 +487,7 @@ const BadInput kDataFiles[] = {
      "path starts at the spec's folder"},
     {"Folder", "text.txt", ".",
      "DIR/spec.toml:8:1: data.path: \"DIR/\" is a folder; give the path of a "
-     "text file"},
+     "data file"},
     {"Empty", "text.txt", "empty.txt",
      "DIR/spec.toml:8:1: data.path: \"DIR/empty.txt\" is empty"},
     {"Unreadable", "text.txt", "loop.txt",
@@ -495,7 +495,7 @@ const BadInput kDataFiles[] = {
      "levels of symbolic links"},
     {"Pipe", "text.txt", "pipe.txt",
      "DIR/spec.toml:8:1: data.path: \"DIR/pipe.txt\" is not a plain file; give "
-     "the path of a text file"},
+     "the path of a data file"},
     {"OneByteTooShort", "text.txt", "short.txt",
      "DIR/spec.toml:8:1: data.path: \"DIR/short.txt\" has 16 bytes; one sample "
      "is data.sequence_length + 1 = 17; give a longer text or set "
