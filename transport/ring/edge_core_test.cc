@@ -105,6 +105,24 @@ TEST_F(EdgeCoreTest, APeerThatClosedFailsTheRestAtTheNextProgress) {
   EXPECT_EQ(byes_, 1);
 }
 
+// The sender sent its last and left before the receiver looked.
+TEST_F(EdgeCoreTest, AReceiveAfterThePeersEndFailsAloneAndTheLastIsDelivered) {
+  Outcome before;
+  Outcome after;
+  const auto core = NewReceiver();
+  core->PostReceive(IntoReceive(&before));
+  memory_->notice_producer().TryPush(Notice());
+  core->PeerEnded(absl::AbortedError("closed"), /*lost=*/false);
+  core->PostReceive(IntoReceive(&after));
+  core->Progress();
+  EXPECT_EQ(before.calls, 1);
+  EXPECT_TRUE(before.status.ok()) << before.status;
+  EXPECT_EQ(after.calls, 1);
+  EXPECT_TRUE(absl::IsAborted(after.status)) << after.status;
+  core->Close();
+  EXPECT_EQ(before.calls, 1);
+}
+
 TEST_F(EdgeCoreTest, ALostPeerIsReportedOnceAndAtOnce) {
   Outcome received;
   const auto core = NewReceiver();

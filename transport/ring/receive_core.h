@@ -49,6 +49,7 @@ class ReceiveCore final : public EdgeCore,
   void GrantLocked() SC_REQUIRES(mu_);
   void SendLocked(const ControlMessage& message) SC_REQUIRES(mu_);
   absl::Status FlushLocked() SC_REQUIRES(mu_);
+  void FailLocked(ReceiveEdge::Completion done) SC_REQUIRES(mu_);
 
   const std::shared_ptr<EdgeMemory> memory_;
   const bool poison_returned_;
