@@ -31,12 +31,16 @@ absl::StatusOr<size_t> CheckedBytes(const TensorDescriptor& tensor) {
                      " dimensions, at most ", kMaxRank, " can be sent"));
   }
   size_t bytes = DTypeBytes(tensor.dtype);
+  bool empty = false;
   for (const int64_t dimension : tensor.shape) {
     if (dimension < 0) {
       return absl::InvalidArgumentError(
           absl::StrCat("a tensor has the negative dimension ", dimension));
     }
-    if (dimension == 0) return 0;
+    empty = empty || dimension == 0;
+  }
+  if (empty) return 0;
+  for (const int64_t dimension : tensor.shape) {
     if (static_cast<uint64_t>(dimension) > kMaxTransferBytes / bytes) {
       return absl::InvalidArgumentError("a tensor has an absurd size");
     }

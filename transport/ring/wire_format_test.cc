@@ -93,6 +93,12 @@ TEST(WireFormatTest, RefusesCorruptedNotices) {
       {"least dimension",
        [](PayloadNotice* n) { n->tensors[0].shape[0] = INT64_MIN; },
        "negative"},
+      {"negative dimension behind an empty one",
+       [](PayloadNotice* n) {
+         n->tensors[0].shape[0] = 0;
+         n->tensors[0].shape[1] = -1;
+       },
+       "negative"},
       {"product that overflows",
        [](PayloadNotice* n) {
          n->tensors[0].shape[0] = int64_t{1} << 32;
