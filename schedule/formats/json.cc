@@ -158,6 +158,9 @@ class JsonParser {
     } catch (const json::parse_error& error) {
       return ErrorAt(text_, error.byte == 0 ? 0 : error.byte - 1,
                      absl::StrCat("not JSON: ", error.what()));
+    } catch (const json::exception& error) {
+      // A number that no double holds; it is named, its place is not known.
+      return ErrorAt(text_, 0, absl::StrCat("not JSON: ", error.what()));
     }
     if (!document_.is_object()) {
       return ErrorAt(text_, 0, "expected an object, {...}");
