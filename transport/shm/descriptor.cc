@@ -37,6 +37,8 @@ absl::Status Malformed(absl::string_view what) {
 using Fields = std::map<std::string, std::string>;
 
 absl::StatusOr<Fields> SplitFields(absl::string_view text) {
+  // A view of nothing at all would be split into no parts, not into one.
+  if (text.empty()) return Malformed("is empty");
   std::vector<absl::string_view> parts = absl::StrSplit(text, ';');
   if (parts[0] != kFormat) {
     if (!absl::StartsWith(parts[0], "shm/")) {

@@ -72,6 +72,8 @@ TEST(ShmDescriptorTest, RefusesWhatIsMalformed) {
     EXPECT_TRUE(absl::IsInvalidArgument(ParseDescriptor(text).status()))
         << text << ": " << ParseDescriptor(text).status();
   }
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(ParseDescriptor(absl::string_view()).status()));
 }
 
 TEST(ShmDescriptorTest, AnyTextIsParsedOrRefused) {
