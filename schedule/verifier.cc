@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "schedule/verifier_deadlock.h"
 #include "schedule/verifier_lists.h"
+#include "schedule/verifier_shape.h"
 #include "schedule/verifier_view.h"
 
 namespace stagecoach::schedule {

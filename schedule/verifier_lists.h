@@ -7,12 +7,8 @@
 #include "schedule/verifier_view.h"
 
 // What can be proved by reading each list once. Each check may rely on the ones
-// above it having found nothing.
+// above it, and on CheckShape, having found nothing.
 namespace stagecoach::schedule::verifier {
-
-// Sizes, indices, lowered or not, edge plans: afterwards a View is safe.
-void CheckShape(const Schedule& schedule, const VerifyOptions& options,
-                Findings* findings);
 
 // Every action on the worker that holds its stage; every transfer over a wire.
 void CheckPlacement(const View& view, Findings* findings);

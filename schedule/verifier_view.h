@@ -119,6 +119,11 @@ class View {
   std::vector<int> gradient_out_;
 };
 
+// What an edge is for.
+constexpr bool IsTransfer(ActionKind kind) {
+  return IsSend(kind) || IsReceive(kind) || IsAwaitRelease(kind);
+}
+
 // One bit per kind of action.
 constexpr uint16_t Bit(ActionKind kind) {
   return static_cast<uint16_t>(1u << static_cast<unsigned>(kind));
