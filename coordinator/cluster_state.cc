@@ -184,7 +184,11 @@ struct ClusterState::Applier {
 
   absl::Status operator()(const JobRefused& event) const {
     JobRecord* job = nullptr;
-    SC_RETURN_IF_ERROR(Move(event.job_id, JobState::kFailed, &job));
+    SC_RETURN_IF_ERROR(Find(event.job_id, &job));
+    // Only JobFailed ends a job that had workers.
+    if (job->state != JobState::kPlanning)
+      return Impossible("refused too late");
+    SC_RETURN_IF_ERROR(state.Transition(*job, JobState::kFailed, at));
     job->reason = event.message;
     job->cause.emplace();
     job->cause->kind = FailureKind::kInvalid;

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "base/property_cases.h"
 #include "gtest/gtest.h"
 #include "memory/ledger.h"
 #include "memory/ledger_test_util.h"
@@ -17,7 +18,6 @@
 namespace stagecoach::memory {
 namespace {
 
-constexpr int kSequences = 500;
 constexpr int kCalls = 120;
 
 enum class End { kNone, kReleased, kRetained, kPolicy, kDiscarded };
@@ -327,10 +327,12 @@ class RandomCalls {
 class LedgerPropertyTest : public ::testing::TestWithParam<ReleaseRule> {};
 
 TEST_P(LedgerPropertyTest, AgreesWithTheModelAfterEveryCall) {
-  for (int seed = 0; seed < kSequences && !HasFailure(); ++seed) {
+  const int cases = PropertyCases(500);
+  for (int seed = 0; seed < cases && !HasFailure(); ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     RandomCalls(seed, GetParam()).Run();
   }
+  PrintCases(absl::StrCat("sequences of ", kCalls, " calls"), cases, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Rules, LedgerPropertyTest,

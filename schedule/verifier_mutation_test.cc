@@ -1,155 +1,130 @@
 // The verifier against a plain executor, on schedules that something was done
-// to: both must say the same of every one.
+// to: both must say the same of every one. And for small ones against all
+// orders in which things can happen: that order must not matter.
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
-#include <random>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/property_cases.h"
 #include "gtest/gtest.h"
 #include "schedule/generator.h"
-#include "schedule/lowering.h"
-#include "schedule/testing/lists.h"
+#include "schedule/testing/all_interleavings.h"
+#include "schedule/testing/mutator.h"
 #include "schedule/testing/naive_executor.h"
 #include "schedule/verifier.h"
 
 namespace stagecoach::schedule {
 namespace {
 
+using testing::Computations;
+using testing::Interleavings;
+using testing::Mutator;
 using testing::RunNaively;
-using testing::SplitBackward;
+using testing::TryAllInterleavings;
 
-class Mutator {
- public:
-  explicit Mutator(uint32_t seed) : random_(seed) {}
-
-  int Pick(int low, int high) {
-    return std::uniform_int_distribution<int>(low, high)(random_);
+std::vector<Generator> KindsThatTrain() {
+  std::vector<Generator> kinds;
+  for (const Generator& generator : Generators()) {
+    if (generator.trains) kinds.push_back(generator);
   }
+  return kinds;
+}
 
-  Schedule Original() {
-    const int p = Pick(1, 5);
-    const int m = Pick(1, 7);
-    std::vector<Generator> kinds;
-    for (const Generator& generator : Generators()) {
-      if (generator.trains) kinds.push_back(generator);
-    }
-    const Generator& kind =
-        kinds[static_cast<size_t>(Pick(0, static_cast<int>(kinds.size()) - 1))];
-    GenerateOptions shape;
-    shape.workers = p;
-    shape.microbatches = m;
-    shape.stages_per_worker = kind.only_stages_per_worker == 0
-                                  ? Pick(1, 3)
-                                  : kind.only_stages_per_worker;
-    Schedule compute = *Generate(kind.kind, shape);
-    if (Pick(0, 2) == 0) compute = SplitBackward(compute);
-    LoweringOptions options;
-    options.send_budget = Pick(1, 3);
-    return *Lower(compute, options);
-  }
+class VerifierMutationTest : public ::testing::TestWithParam<Generator> {};
 
-  // Returns what it did.
-  std::string Mutate(Schedule* schedule) {
-    const int worker = Pick(0, schedule->workers - 1);
-    std::vector<Action>& list = schedule->actions[static_cast<size_t>(worker)];
-    const int last = static_cast<int>(list.size()) - 1;
-    const int i = Pick(0, last);
-    Action& action = list[static_cast<size_t>(i)];
-    const std::string place = absl::StrCat(" w", worker, " ", ToString(action));
-    switch (Pick(0, 9)) {
-      case 0:
-        std::swap(action, list[static_cast<size_t>(Pick(0, last))]);
-        return "swap" + place;
-      case 1:
-        std::swap(action, list[static_cast<size_t>(std::min(i + 1, last))]);
-        return "swap neighbours" + place;
-      case 2:
-        list.erase(list.begin() + i);
-        return "drop" + place;
-      case 3:
-        list.insert(list.begin() + Pick(0, last), Action(action));
-        return "duplicate" + place;
-      case 4:
-        action.stage = StageIndex(Pick(0, schedule->stages() - 1));
-        return "wrong stage" + place;
-      case 5:
-        action.microbatch =
-            MicrobatchIndex(Pick(0, schedule->microbatches - 1));
-        return "wrong microbatch" + place;
-      case 6:
-        return Move(&list, i) + place;
-      case 7:
-        return Hand(schedule, &list, i) + place;
-      case 8:
-        for (EdgePlan& plan : schedule->edges) {
-          plan.receive_depth = std::max(0, plan.receive_depth - Pick(1, 3));
-        }
-        schedule->send_budget = 1;
-        return "small D, K = 1";
-      default:
-        if (!schedule->edges.empty()) {
-          schedule
-              ->edges[static_cast<size_t>(
-                  Pick(0, static_cast<int>(schedule->edges.size()) - 1))]
-              .pool_slots -= Pick(0, 2);
-        }
-        return "small pool";
-    }
-  }
-
- private:
-  std::string Move(std::vector<Action>* list, int from) {
-    const Action action = (*list)[static_cast<size_t>(from)];
-    list->erase(list->begin() + from);
-    const int to = std::min(static_cast<int>(list->size()),
-                            std::max(0, from + Pick(-4, 4)));
-    list->insert(list->begin() + to, action);
-    return "move";
-  }
-
-  std::string Hand(Schedule* schedule, std::vector<Action>* list, int i) {
-    const Action action = (*list)[static_cast<size_t>(i)];
-    list->erase(list->begin() + i);
-    std::vector<Action>& other =
-        schedule->actions[static_cast<size_t>(Pick(0, schedule->workers - 1))];
-    other.insert(other.begin() + Pick(0, static_cast<int>(other.size())),
-                 action);
-    return "hand over";
-  }
-
-  std::mt19937 random_;
-};
-
-TEST(VerifierMutationTest, TheExecutorRunsWhatLoweringMakes) {
-  for (uint32_t seed = 0; seed < 200; ++seed) {
-    const Schedule schedule = Mutator(seed).Original();
+TEST_P(VerifierMutationTest, TheExecutorRunsWhatLoweringMakes) {
+  const int cases = PropertyCases();
+  for (int seed = 0; seed < cases; ++seed) {
+    const Schedule schedule =
+        Mutator(static_cast<uint32_t>(seed), Mutator::Shape())
+            .Original(GetParam());
     ASSERT_EQ(RunNaively(schedule), "") << "seed " << seed;
     ASSERT_EQ(Verify(schedule).ToStatus(), absl::OkStatus()) << "seed " << seed;
   }
+  PrintCases(absl::StrCat("originals of ", GetParam().kind), cases, 0);
 }
 
-TEST(VerifierMutationTest, VerifierAndExecutorAgreeOnEveryMutation) {
+TEST_P(VerifierMutationTest, VerifierAndExecutorAgree) {
+  const int cases = PropertyCases(600);
   int accepted = 0;
-  std::map<std::string, int> refused;
-  for (uint32_t seed = 0; seed < 8000; ++seed) {
-    Mutator mutator(seed);
-    Schedule schedule = mutator.Original();
-    std::string what = mutator.Mutate(&schedule);
-    if (mutator.Pick(0, 3) == 0) {
-      absl::StrAppend(&what, ", ", mutator.Mutate(&schedule));
-    }
+  for (int seed = 0; seed < cases; ++seed) {
+    Mutator mutator(static_cast<uint32_t>(seed), Mutator::Shape());
+    Schedule schedule = mutator.Original(GetParam());
+    const std::string what = mutator.Mutate(&schedule);
     const std::string wrong = RunNaively(schedule);
     const Verdict verdict = Verify(schedule);
     ASSERT_EQ(verdict.ok, wrong.empty())
-        << "seed " << seed << ", " << schedule.kind << ": " << what
-        << "; executor: " << wrong << "; verifier: " << verdict.ToStatus();
+        << "seed " << seed << ": " << what << "; executor: " << wrong
+        << "; verifier: " << verdict.ToStatus();
     accepted += verdict.ok ? 1 : 0;
-    for (const VerifyError& error : verdict.errors) ++refused[error.kind];
   }
-  // The sample reaches every kind of error that has no test option.
-  EXPECT_GT(accepted, 400);
+  PrintCases(absl::StrCat("mutations of ", GetParam().kind, ", ", accepted,
+                          " accepted"),
+             cases, 0);
+  EXPECT_GE(accepted, cases / 5);
+  EXPECT_GE(cases - accepted, cases / 5);
+}
+
+// P, M <= 3. Of V > 1 there are too many orders to try them all, with each
+// computation between any two other events, in so many cases.
+TEST_P(VerifierMutationTest, NoOrderOfEventsGivesAnotherOutcome) {
+  Mutator::Shape small;
+  small.most_workers = 3;
+  small.most_microbatches = 3;
+  small.most_stages_per_worker = 1;
+  small.most_send_budget = 2;
+  const bool many_orders = GetParam().only_stages_per_worker > 1;
+  const Computations computations =
+      many_orders ? Computations::kAlone : Computations::kInterleaved;
+  const int cases = many_orders ? 50 : PropertyCases(50);
+  int64_t states = 0;
+  int accepted = 0;
+  for (int seed = 0; seed < cases; ++seed) {
+    Mutator mutator(static_cast<uint32_t>(seed), small);
+    Schedule schedule = mutator.Original(GetParam());
+    const std::string what = mutator.Mutate(&schedule);
+    const Interleavings all =
+        TryAllInterleavings(schedule, 20'000'000, computations);
+    ASSERT_TRUE(all.all_tried) << "seed " << seed;
+    ASSERT_EQ(all.outcomes.size(), 1u) << "seed " << seed << ": " << what;
+    const Verdict verdict = Verify(schedule);
+    ASSERT_EQ(verdict.ok, all.ends_well)
+        << "seed " << seed << ": " << what << ": " << verdict.ToStatus();
+    states += all.states;
+    accepted += verdict.ok ? 1 : 0;
+  }
+  PrintCases(absl::StrCat("all interleavings of mutated ", GetParam().kind,
+                          ", ", accepted, " accepted, ", states, " states"),
+             cases, 0);
+  EXPECT_GE(accepted, cases / 10);
+  EXPECT_GE(cases - accepted, cases / 10);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, VerifierMutationTest,
+                         ::testing::ValuesIn(KindsThatTrain()),
+                         [](const ::testing::TestParamInfo<Generator>& kind) {
+                           std::string name(kind.param.kind);
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(VerifierMutationSampleTest, ReachesEveryKindOfErrorThatNeedsNoOption) {
+  std::map<std::string, int> refused;
+  uint32_t seed = 0;
+  for (int round = 0; round < 200; ++round) {
+    for (const Generator& kind : KindsThatTrain()) {
+      Mutator mutator(seed++, Mutator::Shape());
+      Schedule schedule = mutator.Original(kind);
+      mutator.Mutate(&schedule);
+      for (const VerifyError& error : Verify(schedule).errors) {
+        ++refused[error.kind];
+      }
+    }
+  }
   for (const char* kind : {"placement", "missing", "duplicate", "order",
                            "edge_order", "deadlock", "release", "memory"}) {
     EXPECT_GT(refused[kind], 10) << kind;

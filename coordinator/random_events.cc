@@ -1,0 +1,93 @@
+#include "coordinator/random_events.h"
+
+#include <utility>
+
+#include "coordinator/test_spec.h"
+
+namespace stagecoach::coordinator {
+
+EventBody RandomEvents::WorkerBody() {
+  switch (random_() % 6) {
+    case 0:
+      return WorkerSuspected{Worker()};
+    case 1:
+      return WorkerAnswered{Worker()};
+    case 2:
+      return WorkerLost{Worker(), Text()};
+    default: {
+      WorkerRegistered event;
+      event.worker = Worker();
+      event.incarnation = Incarnation(random_());
+      event.host = Text();
+      return event;
+    }
+  }
+}
+
+EventBody RandomEvents::Body(const ClusterState& state) {
+  const std::string job = Job();
+  switch (random_() % 18) {
+    case 16: {
+      JobReplanned event;
+      event.job_id = job;
+      event.schedule = Text();
+      event.stages.resize(2);
+      event.profile.set_copy_seconds(static_cast<double>(random_()));
+      return event;
+    }
+    case 17:
+      return JobRescheduled{job, Text(), Text(), 2, Text(), {3, 4}};
+    case 0:
+    case 1:
+      return WorkerBody();
+    case 2:
+      return WorkerReleased{Worker(), job, Memory()};
+    case 3:
+      return JobSubmitted{job, random_() % 2 == 0 ? "" : Text(), TinySpec(2),
+                          random_() % 4 == 0};
+    case 4:
+      return JobPlanning{job};
+    case 5: {
+      JobPlanned event;
+      event.job_id = job;
+      event.stages.resize(2);
+      event.stages[1].output_bytes = static_cast<int64_t>(random_() % 100);
+      return event;
+    }
+    case 6:
+      return random_() % 4 == 0 ? EventBody(JobRefused{job, Text()})
+                                : EventBody(JobWaiting{job, Text()});
+    case 7:
+      return JobPlaced{job, state.last_epoch().Next(), Workers(state)};
+    case 8:
+    case 9:
+      return JobRunning{job, Text(), {1, 2}};
+    case 10:
+    case 11:
+    case 12: {
+      if (random_() % 8 == 0) return CheckpointStored{job, 1, Text()};
+      if (random_() % 8 == 0) return CheckpointFailed{job, 1, Text()};
+      StepCommitted event;
+      event.job_id = job;
+      event.result.step = NextStep(state, job);
+      event.result.loss = static_cast<double>(random_()) / 3;
+      event.busy_nanoseconds = {static_cast<int64_t>(random_() % 50), 1};
+      return event;
+    }
+    case 13: {
+      JobFailing event;
+      event.job_id = job;
+      event.cause.message = Text();
+      event.victims = {Worker()};
+      return event;
+    }
+    case 14:
+      return random_() % 2 == 0 ? EventBody(JobFailed{job})
+                                : EventBody(JobCancelRequested{job, Text()});
+    default:
+      return random_() % 3 == 0 ? EventBody(JobSucceeded{job, {}, Text(), {}})
+                                : EventBody(JobCancelled{job, Text()});
+  }
+}
+
+}  // namespace stagecoach::coordinator
