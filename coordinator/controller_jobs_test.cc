@@ -8,6 +8,7 @@
 #include "base/sha256.h"
 #include "coordinator/controller_fixture.h"
 #include "gtest/gtest.h"
+#include "job/parse.h"
 #include "job/plan.h"
 
 namespace stagecoach::coordinator {
@@ -333,7 +334,7 @@ TEST_F(ControllerJobsTest, AWorkerThatFinishedFirstCanTakeTheNextJob) {
   EXPECT_EQ(StateOf(two), v1::JOB_STATE_SUCCEEDED);
 }
 
-TEST_F(ControllerJobsTest, RefusedScheduleFailsTheJobWithTheVerifiersWords) {
+TEST_F(ControllerJobsTest, ASpecThatIsRefusedFailsTheJobWithWhatIsWrong) {
   v1::JobSpec spec = TinySpec(2);
   spec.mutable_pipeline()->add_split(3);
   spec.mutable_pipeline()->add_split(3);
@@ -342,10 +343,8 @@ TEST_F(ControllerJobsTest, RefusedScheduleFailsTheJobWithTheVerifiersWords) {
   EXPECT_EQ(job->state(), v1::JOB_STATE_FAILED);
   EXPECT_EQ(job->cause().kind(), v1::FAILURE_KIND_INVALID);
   EXPECT_EQ(job->cause().stage(), -1);
-  EXPECT_EQ(
-      job->cause().message(),
-      std::string(
-          job::PlanJob(*job::FromProto(spec), nullptr).status().message()));
+  EXPECT_EQ(job->cause().message(),
+            std::string(job::Validate(*job::FromProto(spec)).message()));
   EXPECT_EQ(job->reason(), job->cause().message());
 }
 

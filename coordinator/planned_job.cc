@@ -1,6 +1,5 @@
 #include "coordinator/planned_job.h"
 
-#include <cstdint>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -8,6 +7,7 @@
 #include "base/bytes.h"
 #include "base/sha256.h"
 #include "base/status.h"
+#include "job/parse.h"
 #include "schedule/formats/formats.h"
 
 namespace stagecoach::coordinator {
@@ -17,32 +17,13 @@ namespace {
 constexpr size_t kMaxScheduleBytes = 3 * 1024 * 1024;
 constexpr size_t kIdDigits = 16;
 
-// A client may be of another build, or none of ours: what planning and steps
-// divide or count by must be there.
-absl::Status CheckSizes(const job::JobSpec& spec) {
-  const std::pair<const char*, int64_t> sizes[] = {
-      {"training.steps", spec.training.steps},
-      {"training.microbatches", spec.training.microbatches},
-      {"training.microbatch_size", spec.training.microbatch_size},
-      {"data.sequence_length", spec.data.sequence_length},
-      {"pipeline.workers", spec.pipeline.workers},
-      {"pipeline.stages_per_worker", spec.pipeline.stages_per_worker},
-      {"pipeline.send_budget", spec.pipeline.send_budget},
-  };
-  for (const auto& [key, value] : sizes) {
-    if (value >= 1 && value <= INT32_MAX) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(key, " = ", value, ": must be at least 1"));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<PlannedJob> PlanForWorkers(const job::JobSpec& spec,
                                           const job::ModelProfile* profile,
                                           const Planner& planner) {
-  SC_RETURN_IF_ERROR(CheckSizes(spec));
+  // A client may be of another build, or none of ours.
+  SC_RETURN_IF_ERROR(job::Validate(spec));
   PlannedJob planned;
   planned.spec = spec;
   SC_ASSIGN_OR_RETURN(planned.plan, planner(spec, profile));

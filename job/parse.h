@@ -58,6 +58,10 @@ absl::Status ResolveModel(ParsedSpec* parsed);
 // message, each with position and what would work. OK or kInvalidArgument.
 absl::Status Validate(const ParsedSpec& parsed);
 
+// The same of a spec that came over the wire, but for the files that it names,
+// which need not be on this machine. Each finding names its key.
+absl::Status Validate(const JobSpec& spec);
+
 }  // namespace stagecoach::job
 
 #endif  // STAGECOACH_JOB_PARSE_H_

@@ -54,8 +54,11 @@ std::string NearestDivisors(int64_t number, int64_t near) {
 // by themselves, so that one mistake gives one finding.
 class Validator {
  public:
-  explicit Validator(const ParsedSpec& parsed)
-      : parsed_(parsed), spec_(parsed.spec), findings_(parsed) {}
+  Validator(const ParsedSpec& parsed, bool looks_at_files)
+      : parsed_(parsed),
+        spec_(parsed.spec),
+        looks_at_files_(looks_at_files),
+        findings_(parsed) {}
 
   absl::Status Run() {
     for (const Key& key : Keys()) CheckKey(key);
@@ -66,8 +69,8 @@ class Validator {
     CheckPipeline();
     CheckSchedule();
     CheckSizes();
-    CheckDataFile();
-    CheckCheckpoint();
+    if (looks_at_files_) CheckDataFile();
+    if (looks_at_files_) CheckCheckpoint();
     return findings_.ToStatus();
   }
 
@@ -284,7 +287,9 @@ class Validator {
       return;
     }
     if (IsScheduleFile(schedule)) {
-      AddIfError("pipeline.schedule", SourceSchedule(spec_).status());
+      if (looks_at_files_) {
+        AddIfError("pipeline.schedule", SourceSchedule(spec_).status());
+      }
       return;
     }
     AddIfError("pipeline.schedule", CheckScheduleKind(schedule));
@@ -397,6 +402,7 @@ class Validator {
 
   const ParsedSpec& parsed_;
   const JobSpec& spec_;
+  const bool looks_at_files_;
   Findings findings_;
   std::set<std::string> unsound_;  // keys with a finding
 };
@@ -404,7 +410,13 @@ class Validator {
 }  // namespace
 
 absl::Status Validate(const ParsedSpec& parsed) {
-  return Validator(parsed).Run();
+  return Validator(parsed, /*looks_at_files=*/true).Run();
+}
+
+absl::Status Validate(const JobSpec& spec) {
+  ParsedSpec parsed;
+  parsed.spec = spec;
+  return Validator(parsed, /*looks_at_files=*/false).Run();
 }
 
 }  // namespace stagecoach::job

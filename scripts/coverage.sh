@@ -56,7 +56,7 @@ cp -r "$work/counts/bazel-out/." "$work/tree/bazel-out/"
 filters=()
 for folder in "${folders[@]}"; do filters+=(--filter "$root/$folder/"); done
 cd "$work/tree"
-gcovr --root . "${filters[@]}" --exclude '.*_(test|bench)[._].*' --exclude '.*/testing/.*' \
+gcovr --root . "${filters[@]}" --exclude '.*_(test|bench|fuzz)[._].*' --exclude 'bazel/.*' --exclude '.*/testing/.*' \
   --exclude 'tests/.*' --gcov-ignore-parse-errors \
   --txt "$out/coverage.txt" --csv "$out/coverage.csv" --html-details "$out/index.html" \
   bazel-out 2>"$out/gcovr.log" || {

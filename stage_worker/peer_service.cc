@@ -8,25 +8,27 @@
 
 namespace stagecoach::worker {
 
+absl::Status PeerService::Answer(const v1::DescribePeerRequest& request,
+                                 v1::DescribePeerResponse* response) const {
+  SC_ASSIGN_OR_RETURN(
+      const PeerDirectory::Entry entry,
+      directory_->Find(request.job_id(), Epoch(request.fence().epoch())));
+  response->set_worker(worker_);
+  response->set_incarnation(incarnation_.value());
+  for (const PeerDirectory::Endpoint& endpoint : entry.endpoints) {
+    v1::TransportDescription* transport = response->add_transports();
+    transport->set_kind(endpoint.kind);
+    transport->set_address(endpoint.descriptor);
+  }
+  return absl::OkStatus();
+}
+
 grpc::ServerUnaryReactor* PeerService::Describe(
     grpc::CallbackServerContext* context,
     const v1::DescribePeerRequest* request,
     v1::DescribePeerResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  auto entry =
-      directory_->Find(request->job_id(), Epoch(request->fence().epoch()));
-  if (!entry.ok()) {
-    reactor->Finish(rpc::ToGrpc(entry.status()));
-    return reactor;
-  }
-  response->set_worker(worker_);
-  response->set_incarnation(incarnation_.value());
-  for (const PeerDirectory::Endpoint& endpoint : entry->endpoints) {
-    v1::TransportDescription* transport = response->add_transports();
-    transport->set_kind(endpoint.kind);
-    transport->set_address(endpoint.descriptor);
-  }
-  reactor->Finish(grpc::Status::OK);
+  reactor->Finish(rpc::ToGrpc(Answer(*request, response)));
   return reactor;
 }
 
@@ -90,6 +92,17 @@ absl::StatusOr<WorkerPaths> DescribePaths(const PeerAddress& peer,
   return paths;
 }
 
+absl::StatusOr<std::string> DescriptorIn(
+    const v1::DescribePeerResponse& response, const PeerAddress& peer,
+    const std::string& kind) {
+  SC_RETURN_IF_ERROR(CheckIncarnation(peer, response.incarnation()));
+  for (const v1::TransportDescription& transport : response.transports()) {
+    if (transport.kind() == kind) return transport.address();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("worker ", peer.worker, " does not offer transport ", kind));
+}
+
 absl::StatusOr<std::string> DescribePeer(const PeerAddress& peer,
                                          const std::string& job_id, Epoch epoch,
                                          const std::string& kind,
@@ -105,12 +118,7 @@ absl::StatusOr<std::string> DescribePeer(const PeerAddress& peer,
   const absl::Status status =
       rpc::FromGrpc(stub->Describe(&context, request, &response));
   if (!status.ok()) return Annotate(status, Named(peer));
-  SC_RETURN_IF_ERROR(CheckIncarnation(peer, response.incarnation()));
-  for (const v1::TransportDescription& transport : response.transports()) {
-    if (transport.kind() == kind) return transport.address();
-  }
-  return absl::FailedPreconditionError(
-      absl::StrCat("worker ", peer.worker, " does not offer transport ", kind));
+  return DescriptorIn(response, peer, kind);
 }
 
 }  // namespace stagecoach::worker

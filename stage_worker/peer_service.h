@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
@@ -36,6 +37,9 @@ class PeerService final : public v1::PeerService::CallbackService {
       grpc::CallbackServerContext* /*context*/) override {
     return control_->Serve();
   }
+  // What Describe says. kNotFound and kFailedPrecondition as PeerDirectory.
+  absl::Status Answer(const v1::DescribePeerRequest& request,
+                      v1::DescribePeerResponse* response) const;
 
  private:
   const std::string worker_;
@@ -56,6 +60,11 @@ absl::StatusOr<std::string> DescribePeer(const PeerAddress& peer,
                                          const std::string& job_id, Epoch epoch,
                                          const std::string& kind,
                                          absl::Duration timeout);
+
+// The descriptor in such an answer, and its errors.
+absl::StatusOr<std::string> DescriptorIn(
+    const v1::DescribePeerResponse& response, const PeerAddress& peer,
+    const std::string& kind);
 
 }  // namespace stagecoach::worker
 

@@ -126,6 +126,7 @@ class Placement {
 
   // ---- thread-safe ----
   const std::string& job_id() const { return options_.job_id; }
+  const PlacementOptions& options() const { return options_; }
   Epoch epoch() const { return options_.epoch; }
   // Makes every wait return; the engine thread then stops the placement.
   void Abort(const absl::Status& status);

@@ -9,9 +9,11 @@
 #include "base/bytes.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "job/parse.h"
 #include "job/profile_proto.h"
 #include "job/spec_proto.h"
 #include "schedule/formats/formats.h"
+#include "stage_worker/check_assignment.h"
 #include "stage_worker/engine/model_profiler.h"
 #include "stage_worker/memory_report.h"
 
@@ -332,6 +334,7 @@ absl::StatusOr<PlacementOptions> Session::OptionsOf(const v1::Assign& assign,
       self->Fail(self->held_.placement->abort_flag().status());
     });
   };
+  SC_RETURN_IF_ERROR(CheckAssignment(options));
   return options;
 }
 
@@ -347,6 +350,8 @@ void Session::OnProfile(const v1::Profile& profile, Epoch epoch) {
   ProfilerOptions options;
   auto spec = job::FromProto(profile.spec());
   if (!spec.ok()) return Fail(spec.status());
+  const absl::Status valid = job::Validate(*spec);
+  if (!valid.ok()) return Fail(valid);
   options.spec = *std::move(spec);
   options.engine_factory = options_.parts.engine_factory;
   options.allocator = options_.parts.allocator;
@@ -518,6 +523,11 @@ void Session::OnReschedule(const v1::Reschedule& reschedule) {
     evaluation = schedule::FromProto(reschedule.evaluation());
     if (!evaluation.ok()) return Fail(evaluation.status());
   }
+  PlacementOptions changed = held_.placement->options();
+  changed.schedule = *schedule;
+  changed.evaluation = *evaluation;
+  const absl::Status fits = CheckAssignment(changed);
+  if (!fits.ok()) return Fail(fits);
   schedule_ = *schedule;
   schedule_id_ = reschedule.schedule_id();
   LogAboutJob(absl::StrCat("takes another schedule: ", schedule_.kind));

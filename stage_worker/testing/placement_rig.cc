@@ -39,6 +39,7 @@ job::JobSpec RigSpec(int workers, const std::string& schedule, int microbatches,
   spec.model.layers = workers * stages_per_worker;
   spec.model.hidden = 8;
   spec.model.heads = 2;
+  spec.data.path = "nobody reads it";
   spec.data.sequence_length = 4;
   spec.training.microbatch_size = 2;
   spec.training.microbatches = microbatches;

@@ -111,7 +111,11 @@ class VirtualRun {
  public:
   VirtualRun(const job::JobSpec& spec, const schedule::Schedule& schedule,
              uint32_t seed)
-      : spec_(spec), schedule_(schedule), data_(spec), random_(seed) {}
+      : spec_(spec),
+        schedule_(schedule),
+        evaluates_(spec.pipeline.schedule == "forward-only"),
+        data_(spec),
+        random_(seed) {}
 
   absl::StatusOr<VirtualRunResult> Run() {
     SC_RETURN_IF_ERROR(Build());
@@ -153,12 +157,27 @@ class VirtualRun {
           worker.engine,
           NewSyntheticEngine(SyntheticOptions(), &worker.allocator, engine));
       worker.list = &schedule_.actions[static_cast<size_t>(w)];
-      SC_RETURN_IF_ERROR(worker.engine->BeginStep(
-          StepIndex(0), spec_.training.microbatches *
-                            spec_.training.microbatch_size *
-                            spec_.data.sequence_length));
+      SC_RETURN_IF_ERROR(Begin(worker.engine.get()));
     }
     return absl::OkStatus();
+  }
+
+  absl::Status Begin(StageEngine* engine) {
+    const job::TrainingSpec& training = spec_.training;
+    if (evaluates_) {
+      return engine->BeginEvaluation(StepIndex(0), &data_,
+                                     training.microbatches);
+    }
+    return engine->BeginStep(StepIndex(0), training.microbatches *
+                                               training.microbatch_size *
+                                               spec_.data.sequence_length);
+  }
+
+  absl::StatusOr<GradientReport> Finish(StageEngine* engine) {
+    if (!evaluates_) return engine->FinishGradients();
+    GradientReport report;
+    SC_ASSIGN_OR_RETURN(report.losses, engine->FinishEvaluation());
+    return report;
   }
 
   // Takes the worker's actions until one takes time or has to wait.
@@ -215,7 +234,7 @@ class VirtualRun {
                         worker.engine->Forward(key.first, key.second,
                                                Take(&worker.inputs, key)));
     worker.peak_in_flight = std::max(worker.peak_in_flight, ++worker.in_flight);
-    if (spec_.pipeline.schedule == "forward-only") Retire(worker, key);
+    if (evaluates_) Retire(worker, key);
     if (schedule_.IsLast(key.first)) return absl::OkStatus();
     if (!schedule_.SendsActivation(key.first)) {
       worker.inputs[{key.first.Next(), key.second}] = std::move(outputs);
@@ -407,7 +426,7 @@ class VirtualRun {
     std::map<int64_t, double> norms;
     for (const auto& worker : workers_) {
       SC_ASSIGN_OR_RETURN(const GradientReport report,
-                          worker->engine->FinishGradients());
+                          Finish(worker->engine.get()));
       for (const MicrobatchLoss& loss : report.losses) {
         losses[loss.microbatch] = loss.loss_sum;
       }
@@ -429,6 +448,7 @@ class VirtualRun {
 
   const job::JobSpec spec_;
   const schedule::Schedule& schedule_;
+  const bool evaluates_;
   PatternData data_;
   std::mt19937 random_;
   // Before what may hold tensors of the engines' memory.

@@ -24,7 +24,8 @@ struct VirtualRunResult {
   std::vector<int> peak_slots;
 };
 
-// Runs one step of a lowered schedule to its end: a synthetic engine for each
+// Runs one step of a lowered schedule to its end, or an evaluation if the spec
+// says "forward-only": a synthetic engine for each
 // worker, their transfers and acknowledgements, all on this thread under a
 // clock that jumps from event to event. How long actions and transfers take is
 // random, from `seed`; an edge stays a FIFO. kFailedPrecondition if workers
