@@ -181,6 +181,12 @@ class Model {
     ++job->steps;
     return true;
   }
+  bool Take(const CheckpointStored& event) {
+    return In(event.job_id, {"RUNNING"}) != nullptr;
+  }
+  bool Take(const CheckpointFailed& event) {
+    return In(event.job_id, {"RUNNING"}) != nullptr;
+  }
   bool Take(const JobFailing& event) {
     return Move(event.job_id, {"PLACING", "RUNNING"}, "FAILING");
   }

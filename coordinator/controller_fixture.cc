@@ -38,6 +38,10 @@ std::string KindOf(const v1::CoordinatorMessage& message) {
       return "reschedule";
     case v1::CoordinatorMessage::kLogAcknowledged:
       return "log";
+    case v1::CoordinatorMessage::kWriteCheckpoint:
+      return absl::StrCat("write:", message.write_checkpoint().step());
+    case v1::CoordinatorMessage::kSealCheckpoint:
+      return absl::StrCat("seal:", message.seal_checkpoint().step());
     case v1::CoordinatorMessage::MESSAGE_NOT_SET:
       break;
   }

@@ -69,6 +69,14 @@ struct Describer {
     entry->kind = "step";
     entry->step = event.result.step;
   }
+  void operator()(const CheckpointStored& event) const {
+    entry->kind = "checkpoint_stored";
+    details->message = absl::StrCat("step ", event.step, ": ", event.path);
+  }
+  void operator()(const CheckpointFailed& event) const {
+    entry->kind = "checkpoint_failed";
+    details->message = absl::StrCat("step ", event.step, ": ", event.message);
+  }
   void operator()(const JobFailing& event) const {
     entry->kind = "failing";
     details->message = event.reason;

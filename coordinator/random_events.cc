@@ -36,7 +36,7 @@ EventBody RandomEvents::Body(const ClusterState& state) {
       return event;
     }
     case 17:
-      return JobRescheduled{job, Text(), Text(), 2, Text(), {3, 4}};
+      return JobRescheduled{job, Text(), Text(), 2, Text(), {Text()}, {3, 4}};
     case 0:
     case 1:
       return WorkerBody();
@@ -61,7 +61,7 @@ EventBody RandomEvents::Body(const ClusterState& state) {
       return JobPlaced{job, state.last_epoch().Next(), Workers(state)};
     case 8:
     case 9:
-      return JobRunning{job, Text(), {1, 2}};
+      return JobRunning{job, Text(), {Text()}, {1, 2}};
     case 10:
     case 11:
     case 12: {
