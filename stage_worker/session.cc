@@ -467,8 +467,7 @@ void Session::SendAssigned() {
   Transition(SessionState::kBuilt);
   LogAboutJob(
       absl::StrCat("stages are built, data is open; receive pool ",
-                   FormatByteSize(held_.placement->receive_pool_bytes()),
-                   ", transport ", held_.placement->transport_kind()));
+                   FormatByteSize(held_.placement->receive_pool_bytes())));
   PeerDirectory::Entry entry;
   entry.job_id = held_.job_id;
   entry.epoch = held_.epoch;
