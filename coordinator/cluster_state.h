@@ -69,7 +69,7 @@ struct JobRecord {
   std::string checkpoint_path;
   std::string checkpoint_error;
   int64_t failed_checkpoint_step = 0;
-  std::vector<std::string> edges;        // as JobRunning's
+  std::vector<std::string> edges;  // as JobRunning's
   std::optional<FailureCause> cause;
   std::vector<std::string> victims;
   std::vector<v1::ParameterDigest> parameters;

@@ -413,8 +413,7 @@ class JobRunCheckpointTest : public JobRunTest {
     job::JobSpec spec = TinyJob(2, /*steps=*/5);
     spec.checkpoint.directory = "/checkpoints";
     spec.checkpoint.every_steps = 2;
-    auto planned =
-        PlanForWorkers(spec, /*profile=*/nullptr, job::PlanJob);
+    auto planned = PlanForWorkers(spec, /*profile=*/nullptr, job::PlanJob);
     ASSERT_TRUE(planned.ok()) << planned.status();
     planned->first_step = first_step;
     if (first_step > 0) planned->checkpoint = "/checkpoints/step";

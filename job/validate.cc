@@ -388,16 +388,15 @@ class Validator {
       Add(key, absl::StrCat("\"", path, "\" is empty"));
       return;
     }
-    Add(key,
-        absl::StrCat("\"", path, "\" has ", tokens, text ? " byte" : " token",
-                     tokens == 1 ? "" : "s",
-                     "; one sample is data.sequence_length + 1 = ", sample,
-                     text ? "; give a longer text" : "; give a longer file",
-                     tokens > 1
-                         ? absl::StrCat(" or set data.sequence_length to at "
-                                        "most ",
-                                        tokens - 1)
-                         : ""));
+    Add(key, absl::StrCat(
+                 "\"", path, "\" has ", tokens, text ? " byte" : " token",
+                 tokens == 1 ? "" : "s",
+                 "; one sample is data.sequence_length + 1 = ", sample,
+                 text ? "; give a longer text" : "; give a longer file",
+                 tokens > 1 ? absl::StrCat(" or set data.sequence_length to at "
+                                           "most ",
+                                           tokens - 1)
+                            : ""));
   }
 
   const ParsedSpec& parsed_;

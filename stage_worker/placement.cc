@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
-#include "stage_worker/checkpoint/stage_files.h"
 #include "job/words.h"
+#include "stage_worker/checkpoint/stage_files.h"
 
 namespace stagecoach::worker {
 namespace {
