@@ -111,5 +111,15 @@ def stagecoach_repositories():
         apt = "libssl-dev",
         targets = {"crypto": "libcrypto"},
     )
+    system_repository(
+        name = "sqlite",
+        apt = "libsqlite3-dev",
+        targets = {"sqlite3": "sqlite3 >= 3.40"},
+    )
+    system_repository(
+        name = "zlib",
+        apt = "zlib1g-dev",
+        targets = {"zlib": "zlib"},
+    )
     torch_repository(name = "torch")
     cuda_repository(name = "cuda")

@@ -10,6 +10,8 @@
 namespace stagecoach::coordinator {
 namespace {
 
+constexpr int64_t kRevisionsOfALife = 1'000'000;
+
 absl::Status Impossible(const std::string& what) {
   return absl::FailedPreconditionError(
       absl::StrCat("this event cannot have happened: ", what));
@@ -67,6 +69,17 @@ struct ClusterState::Applier {
     return Impossible(absl::StrCat(id, " is not running"));
   }
 
+  absl::Status operator()(const CoordinatorStarted& event) const {
+    if (event.term <= state.last_term_) return Impossible("an old term");
+    state.last_term_ = event.term;
+    // Watchers may have seen more than was recorded: no revision that they know
+    // comes again.
+    for (auto& [id, job] : state.jobs_) {
+      if (!IsFinished(job.state)) job.revision += kRevisionsOfALife;
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status operator()(const WorkerRegistered& event) const {
     auto it = state.workers_.find(event.worker);
     if (it != state.workers_.end() && !it->second.dead) {
@@ -89,7 +102,7 @@ struct ClusterState::Applier {
     WorkerRecord* worker = nullptr;
     SC_RETURN_IF_ERROR(FindLive(event.worker, &worker));
     worker->suspect = true;
-    worker->reason = "misses heartbeats";
+    worker->reason = event.reason;
     return absl::OkStatus();
   }
 
@@ -125,6 +138,9 @@ struct ClusterState::Applier {
     JobWorkerRecord& part = job->workers[static_cast<size_t>(index)];
     part.memory = event.memory;
     if (part.memory.has_value()) part.memory->set_worker(event.worker);
+    part.finished = event.finished;
+    part.parameters = event.parameters;
+    part.evaluation_losses = event.evaluation_losses;
     ++job->revision;
     return absl::OkStatus();
   }
@@ -149,12 +165,16 @@ struct ClusterState::Applier {
     if (!event.request_id.empty()) {
       state.requests_[event.request_id] = event.job_id;
     }
+    ++state.jobs_submitted_;
     return absl::OkStatus();
   }
 
+  // Also of a job that was planned in another life of the coordinator.
   absl::Status operator()(const JobPlanning& event) const {
     JobRecord* job = nullptr;
-    return Move(event.job_id, JobState::kPlanning, &job);
+    SC_RETURN_IF_ERROR(Move(event.job_id, JobState::kPlanning, &job));
+    job->planned = false;
+    return absl::OkStatus();
   }
 
   absl::Status operator()(const JobPlanned& event) const {
@@ -162,6 +182,7 @@ struct ClusterState::Applier {
     SC_RETURN_IF_ERROR(Move(event.job_id, JobState::kQueued, &job));
     job->planned = true;
     job->schedule = event.schedule;
+    job->schedule_id = event.schedule_id;
     job->stages = event.stages;
     job->first_step = event.first_step;
     job->checkpoint_step = event.first_step;
@@ -176,6 +197,7 @@ struct ClusterState::Applier {
       return Impossible(absl::StrCat(event.job_id, " is not being placed"));
     }
     job->schedule = event.schedule;
+    job->schedule_id = event.schedule_id;
     job->stages = event.stages;
     job->profile = event.profile;
     ++job->revision;
@@ -248,6 +270,15 @@ struct ClusterState::Applier {
     return absl::OkStatus();
   }
 
+  absl::Status operator()(const JobRescheduleRequested& event) const {
+    JobRecord* job = nullptr;
+    SC_RETURN_IF_ERROR(FindRunning(event.job_id, &job));
+    job->next_schedule = event.requested;
+    job->next_send_budget = event.send_budget;
+    ++job->revision;
+    return absl::OkStatus();
+  }
+
   absl::Status operator()(const JobRescheduled& event) const {
     JobRecord* job = nullptr;
     SC_RETURN_IF_ERROR(Find(event.job_id, &job));
@@ -258,6 +289,12 @@ struct ClusterState::Applier {
       return Impossible("figures of other workers");
     }
     job->schedule = event.schedule;
+    job->schedule_id = event.schedule_id;
+    if (job->next_schedule == event.requested &&
+        job->next_send_budget == event.send_budget) {
+      job->next_schedule.clear();
+      job->next_send_budget = 0;
+    }
     job->requested_schedule = event.requested;
     job->requested_send_budget = event.send_budget;
     job->transport = event.transport;
@@ -273,8 +310,7 @@ struct ClusterState::Applier {
     JobRecord* job = nullptr;
     SC_RETURN_IF_ERROR(Find(event.job_id, &job));
     if (job->state != JobState::kRunning ||
-        event.result.step !=
-            job->first_step + static_cast<int64_t>(job->steps.size()) ||
+        event.result.step != job->steps_committed() ||
         event.busy_nanoseconds.size() != job->workers.size()) {
       return Impossible(absl::StrCat("step ", event.result.step, " of ",
                                      event.job_id, " committed"));
@@ -348,6 +384,30 @@ struct ClusterState::Applier {
     job->parameters = event.parameters;
     job->parameters_sha256 = event.parameters_sha256;
     job->evaluation_loss = event.evaluation_loss;
+    for (JobWorkerRecord& part : job->workers) {
+      part.parameters.clear();
+      part.evaluation_losses.clear();
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const JobForgotten& event) const {
+    JobRecord* job = nullptr;
+    SC_RETURN_IF_ERROR(Find(event.job_id, &job));
+    if (!IsFinished(job->state)) {
+      return Impossible(absl::StrCat(event.job_id, " is not finished"));
+    }
+    for (const auto& [name, worker] : state.workers_) {
+      if (worker.job_id == event.job_id) {
+        return Impossible(
+            absl::StrCat("worker ", name, " still holds ", event.job_id));
+      }
+    }
+    std::vector<std::string>& order = state.job_order_;
+    order.erase(std::remove(order.begin(), order.end(), event.job_id),
+                order.end());
+    state.requests_.erase(job->request_id);
+    state.jobs_.erase(event.job_id);
     return absl::OkStatus();
   }
 };
@@ -374,8 +434,11 @@ absl::Status ClusterState::Transition(JobRecord& job, JobState to,
 absl::Status ClusterState::Apply(const Event& event) {
   SC_RETURN_IF_ERROR(std::visit(Applier{*this, event.at}, event.body));
   if (const std::string* job_id = JobOf(event.body); job_id != nullptr) {
-    JobRecord& job = jobs_.at(*job_id);
-    job.history.push_back(HistoryEntryOf(event, job.revision));
+    // None if the job has just been forgotten.
+    if (auto job = jobs_.find(*job_id); job != jobs_.end()) {
+      job->second.history.push_back(
+          HistoryEntryOf(event, job->second.revision));
+    }
   }
   return absl::OkStatus();
 }

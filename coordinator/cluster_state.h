@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
 #include "coordinator/event.h"
@@ -15,6 +16,7 @@
 #include "coordinator/job_history.h"
 #include "coordinator/job_state.h"
 #include "coordinator/natural_order.h"
+#include "stagecoach/v1/journal.pb.h"
 
 namespace stagecoach::coordinator {
 
@@ -43,6 +45,11 @@ struct JobWorkerRecord {
   int64_t busy_nanoseconds = 0;  // in compute actions, over all steps
   // The last it said, when it let go.
   std::optional<v1::WorkerMemory> memory;
+  // It let go after the last step, and these are its parameters (until the job
+  // has succeeded).
+  bool finished = false;
+  std::vector<v1::ParameterDigest> parameters;
+  std::vector<MicrobatchLossSum> evaluation_losses;
 };
 
 struct JobRecord {
@@ -54,11 +61,15 @@ struct JobRecord {
   std::string reason;
   bool planned = false;
   std::string schedule;
+  std::string schedule_id;
   std::vector<StagePlan> stages;
   // What the present plan was made of beside the spec.
   std::optional<v1::ModelProfile> profile;
-  std::string requested_schedule;        // "": the spec's
-  int64_t requested_send_budget = 0;     // 0: the spec's
+  std::string requested_schedule;     // "": the spec's
+  int64_t requested_send_budget = 0;  // 0: the spec's
+  // Waits for a step boundary; empty: none.
+  std::string next_schedule;
+  int64_t next_send_budget = 0;
   Epoch epoch;                           // 0: never placed
   std::vector<JobWorkerRecord> workers;  // by index
   std::string transport;                 // empty until RUNNING
@@ -77,10 +88,15 @@ struct JobRecord {
   std::optional<double> evaluation_loss;  // after the last step
   absl::Time placed = absl::InfinitePast();
   absl::Time finished = absl::InfinitePast();
-  int64_t revision = 0;  // grows by one with every change
+  // Grows by one with every change, and by far more with every life of the
+  // coordinator.
+  int64_t revision = 0;
   // Every change, from revision 1 on.
   std::vector<JobHistoryEntry> history;
 
+  int64_t steps_committed() const {
+    return first_step + static_cast<int64_t>(steps.size());
+  }
   // -1 if the worker has no part in the job.
   int IndexOf(const std::string& worker) const;
   // The lowest stage of the worker with this index.
@@ -107,6 +123,16 @@ class ClusterState {
   const std::vector<std::string>& queue() const { return queue_; }
   // Unique to each placement, whatever the job.
   Epoch last_epoch() const { return last_epoch_; }
+  // Of the coordinator's current life; 0 if none has started.
+  Term last_term() const { return last_term_; }
+  // Forgotten ones count.
+  int64_t jobs_submitted() const { return jobs_submitted_; }
+
+  // The whole state in pieces of at most a few hundred KiB.
+  std::vector<v1::SnapshotPart> ToSnapshot() const;
+  // kDataLoss if the parts do not belong together.
+  static absl::StatusOr<ClusterState> FromSnapshot(
+      const std::vector<v1::SnapshotPart>& parts);
 
   // Everything, for tests: equal states and only they give equal text.
   std::string DebugString() const;
@@ -123,6 +149,8 @@ class ClusterState {
   std::vector<std::string> job_order_;
   std::vector<std::string> queue_;
   Epoch last_epoch_;
+  Term last_term_;
+  int64_t jobs_submitted_ = 0;
 };
 
 }  // namespace stagecoach::coordinator

@@ -25,10 +25,18 @@ std::string Dump(const WorkerRecord& worker) {
 }
 
 std::string Dump(const JobWorkerRecord& worker) {
-  return absl::StrCat(
+  std::string text = absl::StrCat(
       "  worker ", worker.name, " pool=", worker.receive_pool_bytes,
-      " busy=", worker.busy_nanoseconds, " ",
+      " busy=", worker.busy_nanoseconds, " finished=", worker.finished, " ",
       worker.memory ? worker.memory->ShortDebugString() : "none", "\n");
+  for (const MicrobatchLossSum& loss : worker.evaluation_losses) {
+    absl::StrAppend(&text, "    evaluation ", loss.microbatch, " ",
+                    Exact(loss.loss_sum), "\n");
+  }
+  for (const v1::ParameterDigest& parameter : worker.parameters) {
+    absl::StrAppend(&text, "    ", parameter.ShortDebugString(), "\n");
+  }
+  return text;
 }
 
 std::string Dump(const StepRecord& step) {
@@ -46,27 +54,37 @@ std::string Dump(const FailureCause& cause) {
                       "\n");
 }
 
+std::string Dump(const JobEventDetails& details) {
+  return absl::StrCat(details.message, " ", details.epoch.value(), " ",
+                      absl::StrJoin(details.workers, ","), " ",
+                      absl::StrJoin(details.victims, ","),
+                      details.cause.has_value() ? Dump(*details.cause) : "");
+}
+
 std::string Dump(const JobHistoryEntry& entry) {
   return absl::StrCat("  event ", entry.revision, " ", entry.kind, " ",
                       entry.step, " ", absl::FormatTime(entry.at), " ",
-                      entry.details == nullptr ? "" : entry.details->message,
+                      entry.details == nullptr ? "" : Dump(*entry.details),
                       "\n");
 }
 
 std::string Dump(const JobRecord& job) {
   std::string text = absl::StrCat(
       "job ", job.id, " ", job.request_id, " ", JobStateName(job.state),
-      " planned=", job.planned, " ", job.schedule, " epoch=", job.epoch.value(),
-      " ", job.transport, " edges=", absl::StrJoin(job.edges, ","),
-      " revision=", job.revision, " placed=", absl::FormatTime(job.placed),
+      " planned=", job.planned, " ", job.schedule, " ", job.schedule_id,
+      " epoch=", job.epoch.value(), " ", job.transport,
+      " edges=", absl::StrJoin(job.edges, ","), " revision=", job.revision,
+      " placed=", absl::FormatTime(job.placed),
       " finished=", absl::FormatTime(job.finished), " ", job.parameters_sha256,
       " profile=", job.profile ? job.profile->ShortDebugString() : "none",
       " evaluation=", Exact(job.evaluation_loss),
       " requested=", job.requested_schedule, "/", job.requested_send_budget,
+      " next=", job.next_schedule, "/", job.next_send_budget,
       " victims=", absl::StrJoin(job.victims, ","), " ", job.reason, "\n  ",
       job.spec.ShortDebugString(), "\n  resume=", job.resume,
       " first_step=", job.first_step, " checkpoint=", job.checkpoint_step, " ",
-      job.checkpoint_path, " ", job.checkpoint_error, "\n");
+      job.checkpoint_path, " ", job.failed_checkpoint_step, " ",
+      job.checkpoint_error, "\n");
   for (const StagePlan& stage : job.stages) {
     absl::StrAppend(&text, "  stage ", stage.layer_begin, " ", stage.layer_end,
                     " ", stage.worker, " ", stage.output_bytes, "\n");
@@ -84,9 +102,10 @@ std::string Dump(const JobRecord& job) {
 }  // namespace
 
 std::string ClusterState::DebugString() const {
-  std::string text = absl::StrCat("epoch ", last_epoch_.value(), "\nqueue ",
-                                  absl::StrJoin(queue_, ","), "\norder ",
-                                  absl::StrJoin(job_order_, ","), "\n");
+  std::string text = absl::StrCat(
+      "term ", last_term_.value(), " epoch ", last_epoch_.value(), " jobs ",
+      jobs_submitted_, "\nqueue ", absl::StrJoin(queue_, ","), "\norder ",
+      absl::StrJoin(job_order_, ","), "\n");
   for (const auto& [name, worker] : workers_) text += Dump(worker);
   for (const auto& [id, job] : jobs_) text += Dump(job);
   for (const auto& [request, job] : requests_) {

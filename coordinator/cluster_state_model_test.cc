@@ -59,7 +59,9 @@ class Model {
   };
   struct Job {
     std::string state = "QUEUED";
+    std::string request;
     bool planned = false;
+    int64_t first_step = 0;
     size_t workers = 0;
     int steps = 0;
   };
@@ -81,6 +83,12 @@ class Model {
     Job* job = In(id, from);
     if (job != nullptr) job->state = to;
     return job != nullptr;
+  }
+
+  bool Take(const CoordinatorStarted& event) {
+    if (event.term <= last_term_) return false;
+    last_term_ = event.term;
+    return true;
   }
 
   bool Take(const WorkerRegistered& event) {
@@ -122,18 +130,25 @@ class Model {
       return false;
     }
     jobs_[event.job_id] = Job();
+    jobs_[event.job_id].request = event.request_id;
     return true;
   }
   bool Take(const JobPlanning& event) {
-    return Move(event.job_id, {"QUEUED"}, "PLANNING");
+    if (!Move(event.job_id, {"QUEUED"}, "PLANNING")) return false;
+    jobs_[event.job_id].planned = false;
+    return true;
   }
   bool Take(const JobPlanned& event) {
     if (!Move(event.job_id, {"PLANNING"}, "QUEUED")) return false;
     jobs_[event.job_id].planned = true;
+    jobs_[event.job_id].first_step = event.first_step;
     return true;
   }
   bool Take(const JobReplanned& event) {
     return In(event.job_id, {"PLACING"}) != nullptr;
+  }
+  bool Take(const JobRescheduleRequested& event) {
+    return In(event.job_id, {"RUNNING"}) != nullptr;
   }
   bool Take(const JobRescheduled& event) {
     const Job* job = In(event.job_id, {"RUNNING"});
@@ -174,7 +189,7 @@ class Model {
   }
   bool Take(const StepCommitted& event) {
     Job* job = In(event.job_id, {"RUNNING"});
-    if (job == nullptr || event.result.step != job->steps ||
+    if (job == nullptr || event.result.step != job->first_step + job->steps ||
         event.busy_nanoseconds.size() != job->workers) {
       return false;
     }
@@ -204,10 +219,22 @@ class Model {
     return Move(event.job_id, {"RUNNING"}, "SUCCEEDED");
   }
 
+  bool Take(const JobForgotten& event) {
+    const Job* job = In(event.job_id, {"SUCCEEDED", "FAILED", "CANCELLED"});
+    if (job == nullptr) return false;
+    for (const auto& [name, worker] : workers_) {
+      if (worker.job == event.job_id) return false;
+    }
+    requests_.erase(job->request);
+    jobs_.erase(event.job_id);
+    return true;
+  }
+
   std::map<std::string, Worker> workers_;
   std::map<std::string, Job> jobs_;
   std::set<std::string> requests_;
   Epoch last_epoch_;
+  Term last_term_;
 };
 
 TEST(ClusterStateModelTest, TakesAndRefusesWhatTheModelDoes) {

@@ -100,8 +100,11 @@ TEST_F(ClusterStateTest, AJobGoesFromSubmissionToSuccess) {
   EXPECT_EQ(job->workers[1].busy_nanoseconds, 4);
   v1::WorkerMemory memory;
   memory.set_step(5);
-  MustApply(WorkerReleased{"w1", "job-1", memory});
-  MustApply(WorkerReleased{"w0", "job-1", {}});
+  WorkerReleased released{"w1", "job-1", memory, true, {}, {}};
+  released.parameters.resize(3);
+  MustApply(released);
+  EXPECT_EQ(job->workers[1].parameters.size(), 3u);
+  MustApply(WorkerReleased{"w0", "job-1", {}, false, {}, {}});
   EXPECT_TRUE(state_.FindWorker("w1")->idle());
   EXPECT_EQ(job->workers[1].memory->worker(), "w1");
   EXPECT_FALSE(job->workers[0].memory.has_value());
@@ -109,6 +112,8 @@ TEST_F(ClusterStateTest, AJobGoesFromSubmissionToSuccess) {
   EXPECT_EQ(job->state, JobState::kSucceeded);
   EXPECT_EQ(job->parameters_sha256, "abc");
   EXPECT_EQ(job->evaluation_loss, 1.5);
+  EXPECT_TRUE(job->workers[1].finished);
+  EXPECT_TRUE(job->workers[1].parameters.empty());
   EXPECT_EQ(job->finished - job->placed, absl::Seconds(6));
 }
 
@@ -118,7 +123,8 @@ TEST_F(ClusterStateTest, EachChangeOfAJobRaisesItsRevision) {
   int64_t revision = job->revision;
   const std::vector<EventBody> events = {
       Step("job-1", 0), JobCancelRequested{"job-1", "enough"},
-      WorkerReleased{"w0", "job-1", {}}, JobCancelled{"job-1", "enough"}};
+      WorkerReleased{"w0", "job-1", {}, false, {}, {}},
+      JobCancelled{"job-1", "enough"}};
   for (const EventBody& event : events) {
     MustApply(event);
     EXPECT_GT(job->revision, revision);
@@ -145,14 +151,14 @@ TEST_F(ClusterStateTest, QueueHoldsWhatWaitsInTheOrderOfSubmission) {
 TEST_F(ClusterStateTest, WorkersComeGoAndComeBack) {
   MustApply(Registered("w0", 1));
   MustRefuse(Registered("w0", 2));
-  MustApply(WorkerSuspected{"w0"});
+  MustApply(WorkerSuspected{"w0", "misses heartbeats"});
   EXPECT_FALSE(state_.FindWorker("w0")->idle());
   MustApply(WorkerAnswered{"w0"});
   EXPECT_TRUE(state_.FindWorker("w0")->idle());
   MustApply(WorkerLost{"w0", "gone"});
   EXPECT_EQ(state_.FindWorker("w0")->reason, "gone");
   MustRefuse(WorkerLost{"w0", "gone"});
-  MustRefuse(WorkerSuspected{"w0"});
+  MustRefuse(WorkerSuspected{"w0", ""});
   MustApply(Registered("w0", 2));
   EXPECT_EQ(state_.FindWorker("w0")->incarnation, Incarnation(2));
   EXPECT_TRUE(state_.FindWorker("w0")->idle());
@@ -162,10 +168,10 @@ TEST_F(ClusterStateTest, ALostWorkerHoldsNothing) {
   ToRunning();
   MustApply(WorkerLost{"w1", "gone"});
   EXPECT_EQ(state_.FindWorker("w1")->job_id, "");
-  MustRefuse(WorkerReleased{"w1", "job-1", {}});
+  MustRefuse(WorkerReleased{"w1", "job-1", {}, false, {}, {}});
   // As a new incarnation it has no part in the old placement.
   MustApply(Registered("w1", 2));
-  MustRefuse(WorkerReleased{"w1", "job-1", {}});
+  MustRefuse(WorkerReleased{"w1", "job-1", {}, false, {}, {}});
 }
 
 TEST_F(ClusterStateTest, RefusesWhatCannotHaveHappened) {
@@ -188,7 +194,7 @@ TEST_F(ClusterStateTest, RefusesWhatCannotHaveHappened) {
   MustRefuse(Placed("job-1", 0, {"w0", "w1"}));
   MustRefuse(Placed("job-1", 1, {"w0", "w0"}));
   MustRefuse(Placed("job-1", 1, {"w0", "w7"}));
-  MustApply(WorkerSuspected{"w1"});
+  MustApply(WorkerSuspected{"w1", ""});
   MustRefuse(Placed("job-1", 1, {"w0", "w1"}));
   MustApply(WorkerAnswered{"w1"});
   MustApply(Placed("job-1", 1, {"w0", "w1"}));
@@ -199,7 +205,7 @@ TEST_F(ClusterStateTest, RefusesWhatCannotHaveHappened) {
   MustApply(Step("job-1", 0));
   MustRefuse(Step("job-1", 0));
   MustRefuse(JobCancelled{"job-1", ""});
-  MustRefuse(WorkerReleased{"w0", "job-9", {}});
+  MustRefuse(WorkerReleased{"w0", "job-9", {}, false, {}, {}});
 }
 
 TEST_F(ClusterStateTest, EpochsGrowOverAllJobs) {
@@ -212,6 +218,40 @@ TEST_F(ClusterStateTest, EpochsGrowOverAllJobs) {
   MustRefuse(Placed("job-2", 1, {"w2", "w3"}));
   MustApply(Placed("job-2", 2, {"w2", "w3"}));
   EXPECT_EQ(state_.last_epoch(), Epoch(2));
+}
+
+TEST_F(ClusterStateTest, TermsGrow) {
+  MustApply(CoordinatorStarted{Term(3)});
+  MustRefuse(CoordinatorStarted{Term(3)});
+  MustApply(CoordinatorStarted{Term(7)});
+  EXPECT_EQ(state_.last_term(), Term(7));
+}
+
+TEST_F(ClusterStateTest, ForgetsFinishedJobsThatNobodyHolds) {
+  ToRunning();
+  MustRefuse(JobForgotten{"job-1"});
+  MustApply(JobCancelRequested{"job-1", ""});
+  MustApply(WorkerReleased{"w0", "job-1", {}, false, {}, {}});
+  MustApply(JobCancelled{"job-1", ""});
+  MustRefuse(JobForgotten{"job-1"});  // w1 still holds it
+  MustApply(WorkerLost{"w1", "gone"});
+  MustApply(JobForgotten{"job-1"});
+  EXPECT_EQ(state_.FindJob("job-1"), nullptr);
+  EXPECT_EQ(state_.FindRequest("r1"), nullptr);
+  EXPECT_TRUE(state_.job_order().empty());
+  // Its number is not given again.
+  EXPECT_EQ(state_.jobs_submitted(), 1);
+}
+
+TEST_F(ClusterStateTest, AnUnplacedJobMayBePlannedAgain) {
+  MustApply(JobSubmitted{"job-1", "", TinySpec(2)});
+  MustApply(JobPlanning{"job-1"});
+  MustApply(Planned("job-1"));
+  MustApply(JobPlanning{"job-1"});
+  EXPECT_FALSE(state_.FindJob("job-1")->planned);
+  EXPECT_EQ(state_.queue(), std::vector<std::string>({"job-1"}));
+  MustApply(Planned("job-1"));
+  EXPECT_TRUE(state_.FindJob("job-1")->planned);
 }
 
 TEST_F(ClusterStateTest, AFailureKeepsItsCauseAndReason) {
@@ -299,9 +339,51 @@ TEST(ClusterStateReplayTest, TheSameEventsGiveTheSameState) {
       ASSERT_TRUE(replayed.Apply(event).ok());
     }
     ASSERT_EQ(replayed.DebugString(), state.DebugString());
+    const auto restored = ClusterState::FromSnapshot(state.ToSnapshot());
+    ASSERT_TRUE(restored.ok()) << restored.status();
+    ASSERT_EQ(restored->DebugString(), state.DebugString());
   }
   // The sequences are not trivial.
   EXPECT_EQ(kinds.size(), std::variant_size_v<EventBody>);
+}
+
+TEST(ClusterStateReplayTest, ASnapshotHasThousandsOfStepsInPieces) {
+  ClusterState state;
+  const auto apply = [&](EventBody body) {
+    Event event;
+    event.body = std::move(body);
+    ASSERT_TRUE(state.Apply(event).ok());
+  };
+  WorkerRegistered worker;
+  worker.worker = "w0";
+  apply(worker);
+  for (const char* id : {"job-1", "job-2"}) {
+    apply(JobSubmitted{id, "", TinySpec(1)});
+    apply(JobPlanning{id});
+    JobPlanned planned;
+    planned.job_id = id;
+    apply(planned);
+  }
+  apply(JobPlaced{"job-1", Epoch(1), {"w0"}});
+  apply(JobRunning{"job-1", "none", {}, {1}});
+  for (int64_t step = 0; step < 2500; ++step) {
+    StepCommitted event;
+    event.job_id = "job-1";
+    event.result.step = step;
+    event.busy_nanoseconds = {1};
+    apply(event);
+  }
+  auto parts = state.ToSnapshot();
+  // Itself, two jobs, three pieces of steps and of history, and one.
+  EXPECT_EQ(parts.size(), 10u);
+  EXPECT_EQ(ClusterState::FromSnapshot(parts)->DebugString(),
+            state.DebugString());
+  std::swap(parts[2], parts[9]);
+  EXPECT_EQ(ClusterState::FromSnapshot(parts).status().code(),
+            absl::StatusCode::kDataLoss);
+  parts.pop_back();
+  EXPECT_EQ(ClusterState::FromSnapshot(parts).status().code(),
+            absl::StatusCode::kDataLoss);
 }
 
 TEST(ClusterStateReplayTest, DumpsTellStatesApart) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
@@ -9,6 +10,33 @@
 #include "base/version.h"
 
 namespace stagecoach::coordinator {
+namespace {
+
+// With so many events that the journal does not take, the coordinator stops.
+constexpr size_t kMaxUnwritten = 1000;
+constexpr absl::Duration kCompactRetry = absl::Minutes(1);
+
+// What a client is told about an event that the journal did not take. Not
+// kUnavailable: the coordinator is there, and trying again at once is of no
+// use.
+absl::Status Refusal(const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(
+      absl::IsResourceExhausted(status) ? status.code()
+                                        : absl::StatusCode::kInternal,
+      absl::StrCat("the coordinator cannot record this, so it is not done: ",
+                   status.message()));
+}
+
+// Found out again when it is not in the journal.
+bool MayBeWrittenLater(const EventBody& body) {
+  return std::holds_alternative<StepCommitted>(body) ||
+         std::holds_alternative<WorkerSuspected>(body) ||
+         std::holds_alternative<WorkerAnswered>(body) ||
+         std::holds_alternative<JobWaiting>(body);
+}
+
+}  // namespace
 
 absl::Status ValidateTimes(const ControllerOptions& options) {
   if (absl::ZeroDuration() < options.heartbeat &&
@@ -39,17 +67,89 @@ void Controller::Post(std::function<void()> task) {
   });
 }
 
-bool Controller::Commit(EventBody body) {
+absl::Status Controller::TryCommit(EventBody body) {
+  SC_RETURN_IF_ERROR(stopped_);
   Event event;
-  event.at = Now();
+  event.at = absl::FromUnixNanos(absl::ToUnixNanos(Now()));
   event.body = std::move(body);
-  absl::Status status = journal_->Append(event);
-  if (status.ok()) status = state_.Apply(event);
+  if (MayBeWrittenLater(event.body)) {
+    journal_->AppendLater(event);
+    flush_due_ = std::min(flush_due_, Now() + options_.flush_wait);
+  } else {
+    SC_RETURN_IF_ERROR(Refusal(journal_->Append(event)));
+  }
+  if (const absl::Status status = state_.Apply(event); !status.ok()) {
+    LogError(absl::StrCat("the coordinator stops: ", status.ToString()));
+    StopNow(absl::UnavailableError(
+        absl::StrCat("the coordinator is at fault: ", status.message())));
+    if (options_.on_failure) options_.on_failure(stopped_);
+    return stopped_;
+  }
+  NoteFlushed();
+  return absl::OkStatus();
+}
+
+bool Controller::Commit(EventBody body) {
+  const absl::Status status = TryCommit(std::move(body));
   if (status.ok()) return true;
+  if (!stopped_.ok()) return false;
   LogError(absl::StrCat("the coordinator stops: ", status.ToString()));
   StopNow(absl::UnavailableError(absl::StrCat(
       "the coordinator cannot record what happens: ", status.message())));
+  if (options_.on_failure) options_.on_failure(stopped_);
   return false;
+}
+
+absl::Status Controller::Flush() {
+  SC_RETURN_IF_ERROR(journal_->Flush());
+  NoteFlushed();
+  return absl::OkStatus();
+}
+
+void Controller::NoteFlushed() {
+  if (journal_->unwritten() > 0) return;
+  flush_due_ = absl::InfiniteFuture();
+  for (auto& [job_id, run] : runs_) {
+    run.recorded_steps = state_.FindJob(job_id)->steps_committed();
+  }
+}
+
+void Controller::TendJournal() {
+  if (Now() >= flush_due_ || journal_->unwritten() >= options_.flush_events) {
+    const absl::Status status = Flush();
+    // Tried again with the next tick: workers keep what is not written.
+    if (!status.ok() && journal_->unwritten() >= kMaxUnwritten) {
+      LogError(absl::StrCat("the coordinator stops: ", status.ToString()));
+      StopNow(absl::UnavailableError(absl::StrCat(
+          "the coordinator cannot record what happens: ", status.message())));
+      if (options_.on_failure) options_.on_failure(stopped_);
+      return;
+    }
+  }
+  if (Now() < compact_after_) return;
+  ForgetOldJobs();
+  const absl::Status status = journal_->Compact(state_);
+  if (status.ok()) return;
+  LogWarning(absl::StrCat("no snapshot of the journal: ", status.message()));
+  compact_after_ = Now() + kCompactRetry;
+}
+
+void Controller::ForgetOldJobs() {
+  size_t finished = 0;
+  for (const std::string& id : state_.job_order()) {
+    finished += IsFinished(state_.FindJob(id)->state);
+  }
+  if (finished <= options_.keep_jobs) return;
+  // A copy: the order changes.
+  const std::vector<std::string> order = state_.job_order();
+  for (const std::string& id : order) {
+    if (finished <= options_.keep_jobs) return;
+    if (!IsFinished(state_.FindJob(id)->state) || runs_.count(id) > 0) {
+      continue;
+    }
+    if (!TryCommit(JobForgotten{id}).ok()) return;
+    --finished;
+  }
 }
 
 absl::Status Controller::Admit(const v1::ClientVersion& version) const {
@@ -102,10 +202,7 @@ void Controller::OnDisconnected(std::shared_ptr<WorkerLink> link) {
       sessions_.erase(it);
       return;
     }
-    LoseWorker(worker,
-               "its session ended; the process is gone, or its "
-               "connection broke");
-    Schedule();
+    MissWorker(worker);
   });
 }
 
@@ -123,10 +220,20 @@ void Controller::TickNow() {
     for (auto& [link, session] : sessions_) {
       session.last_heard = std::min(Now(), session.last_heard + gap);
     }
+    for (auto& [worker, away] : away_) away.lost_at += gap;
   }
   CheckSilence();
   CheckRunDeadlines();
   CheckMemoryDeadlines();
+  // What the journal had refused.
+  for (const std::string& job_id : std::vector<std::string>(state_.queue())) {
+    const JobRecord* job = state_.FindJob(job_id);
+    if (job->state == JobState::kQueued && !job->planned) {
+      StartPlanning(job_id);
+    }
+  }
+  Schedule();
+  if (stopped_.ok()) TendJournal();
 }
 
 void Controller::Stop(const absl::Status& status) {

@@ -44,12 +44,26 @@ struct ControllerOptions {
   // A failed job waits for its workers' last figures, but not longer.
   absl::Duration failed_wait = absl::Seconds(2);
   absl::Duration memory_wait = absl::Seconds(1);
+  // A worker whose session ended is lost after so much silence, unless it comes
+  // back or its peers have lost it too. After a start of the coordinator its
+  // workers have `return_wait` to come back.
+  absl::Duration reconnect_wait = absl::Seconds(6);
+  absl::Duration return_wait = absl::Seconds(15);
   // A connection that does not register for so long is ended.
   absl::Duration register_wait = absl::Seconds(10);
   // A worker whose heartbeats name another job than the one it was given, so
   // long after it was given, has lost it.
   absl::Duration hold_wait = absl::Seconds(5);
+  // What can be found out again is written to the journal after this time, or
+  // when there is so much of it.
+  absl::Duration flush_wait = absl::Seconds(1);
+  size_t flush_events = 16;
+  // Finished jobs beyond so many are forgotten, the oldest first.
+  size_t keep_jobs = 1000;
   Planner planner = job::PlanJob;
+  // Called once, on the executor, if the controller stops because it cannot
+  // record what happens.
+  std::function<void(const absl::Status&)> on_failure;
 };
 
 // kInvalidArgument unless 0 < heartbeat < suspect < dead.
@@ -72,6 +86,12 @@ using Reply = std::function<void(absl::StatusOr<T>)>;
 // block, and take effect in the order of their calls. Replies run on the
 // executor and must not block. Plans are made on a second executor.
 //
+// What it decides is in the journal before it takes effect. A request that the
+// journal refuses is refused; a change that nobody asked for and the journal
+// refuses stops the controller, and the next life goes on from the journal.
+// What can be found out again (outcomes of steps, who is silent) is written a
+// little later.
+//
 // The real process calls Tick every 100 ms; tests when they want to. The
 // controller must outlive both executors' last task; clock and journal must
 // outlive the controller.
@@ -79,6 +99,11 @@ class Controller {
  public:
   Controller(ControllerOptions options, Clock* clock, Executor* executor,
              Executor* planning, Journal* journal);
+
+  // Goes on from the state of an earlier life. Before anything else is called,
+  // and on its thread; plans the jobs that are placed again, which may take a
+  // while. An error: the journal refused it.
+  absl::Status TakeOver(ClusterState state);
 
   // ---- sessions of workers ----
   void OnConnected(std::shared_ptr<WorkerLink> link);
@@ -132,11 +157,18 @@ class Controller {
     absl::Time last_heard;
     std::optional<Position> position;  // in the current job
   };
+  // A registered worker without a session.
+  struct Away {
+    absl::Time lost_at;  // if it stays away
+    std::optional<Position> position;
+    std::string reason;
+  };
   // A placement and what is known against it.
   struct Run {
     explicit Run(JobRun placement) : run(std::move(placement)) {}
     JobRun run;
-    absl::Time placed;
+    absl::Time placed;           // or when a worker was last told to go on
+    int64_t recorded_steps = 0;  // they are in the journal
     std::vector<FailureReport> reports;
     absl::Time failed_deadline = absl::InfiniteFuture();
     absl::Time release_deadline = absl::InfiniteFuture();
@@ -164,6 +196,12 @@ class Controller {
   absl::Time Now() const { return clock_->Now(); }
   // Journal, then state. False if the journal failed: everything has stopped.
   bool Commit(EventBody body);
+  // The same, but an error only means that it did not happen.
+  absl::Status TryCommit(EventBody body);
+  absl::Status Flush();
+  void NoteFlushed();
+  void TendJournal();
+  void ForgetOldJobs();
   void StopNow(const absl::Status& status);
   // OK if requests are answered and the client speaks our protocol.
   absl::Status Admit(const v1::ClientVersion& version) const;
@@ -173,6 +211,12 @@ class Controller {
   // controller_workers.cc
   void HandleMessage(const WorkerLink* link, const v1::WorkerMessage& message);
   void HandleRegister(Session& session, const v1::WorkerMessage& message);
+  // The process is known and comes back.
+  void HandleReturn(Session& session, const v1::Register& registration);
+  void HandleResumed(const Session& session, const v1::WorkerMessage& message);
+  void OpenSession(Session& session, const v1::Register& registration,
+                   Incarnation incarnation);
+  void SendWelcome(const std::string& worker);
   void HandleHeartbeat(Session& session, const v1::WorkerMessage& message);
   void HandleWorkerFailed(const Session& session,
                           const v1::WorkerFailed& failed);
@@ -185,6 +229,9 @@ class Controller {
   Session* SessionOf(const std::string& worker);
   void RefuseSession(const WorkerLink* link, const absl::Status& status);
   void LoseWorker(const std::string& worker, const std::string& reason);
+  // Its session ended; it may come back.
+  void MissWorker(const std::string& worker);
+  std::optional<Position> PositionOf(const std::string& worker) const;
   void CheckSilence();
   v1::CoordinatorMessage Fenced(v1::CoordinatorMessage message, Epoch epoch,
                                 Incarnation incarnation) const;
@@ -198,6 +245,9 @@ class Controller {
       const v1::CancelJobRequest& request);
   absl::StatusOr<v1::CheckpointJobResponse> CheckpointNow(
       const v1::CheckpointJobRequest& request);
+  // If the journal takes it; TickNow tries again.
+  void StartPlanning(const std::string& job_id);
+  void Plan(const std::string& job_id);
   void OnPlanned(const std::string& job_id, absl::StatusOr<PlannedJob> planned);
   // Gives queued jobs their workers, first come first.
   void Schedule();
@@ -211,6 +261,11 @@ class Controller {
   // Ends a job whose workers have all let go.
   void CheckReleased(const std::string& job_id);
   void CheckRunDeadlines();
+  void CheckBlame(const std::string& job_id);
+
+  // controller_takeover.cc
+  void TakeOverJob(const JobRecord& job);
+  void TakeOverRun(const JobRecord& job);
 
   // controller_plans.cc
   // With what a worker of the placed job measured.
@@ -255,6 +310,7 @@ class Controller {
   absl::Time last_tick_;
   std::map<const WorkerLink*, Session> sessions_;
   std::map<std::string, const WorkerLink*> links_;  // of registered workers
+  std::map<std::string, Away> away_;                // the other live ones
   std::map<std::string, std::shared_ptr<const PlannedJob>> plans_;
   std::map<std::string, Run> runs_;                          // by job
   std::map<std::string, std::vector<WatchRecord>> watches_;  // by job
@@ -262,6 +318,8 @@ class Controller {
   JobLogs logs_;
   std::map<int64_t, MemoryRequest> memory_requests_;
   int64_t last_query_ = 0;
+  absl::Time flush_due_ = absl::InfiniteFuture();
+  absl::Time compact_after_ = absl::InfinitePast();
 };
 
 }  // namespace stagecoach::coordinator

@@ -65,6 +65,8 @@ absl::Status FakeWorker::Send(v1::CoordinatorMessage message) {
 }
 
 ControllerTest::ControllerTest() {
+  // A session that ends is a process that died, unless a test says otherwise.
+  options_.reconnect_wait = absl::ZeroDuration();
   controller_ = std::make_unique<Controller>(options_, &clock_, &executor_,
                                              &planning_, &journal_);
 }

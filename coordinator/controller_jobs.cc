@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "coordinator/beginning.h"
@@ -59,17 +60,24 @@ absl::StatusOr<v1::SubmitJobResponse> Controller::SubmitNow(
     return response;
   }
   SC_ASSIGN_OR_RETURN(const job::JobSpec spec, job::FromProto(request.spec()));
-  const std::string job_id =
-      absl::StrCat("job-", state_.job_order().size() + 1);
-  if (!Commit(JobSubmitted{job_id, request.request_id(), request.spec(),
-                           request.resume()}) ||
-      !Commit(JobPlanning{job_id})) {
-    return stopped_;
-  }
+  const std::string job_id = absl::StrCat("job-", state_.jobs_submitted() + 1);
+  SC_RETURN_IF_ERROR(TryCommit(JobSubmitted{job_id, request.request_id(),
+                                            request.spec(), request.resume()}));
   LogInfo(absl::StrCat("submitted: ", spec.name), JobFields(job_id));
-  planning_->Add([this, job_id, spec, resume = request.resume()] {
+  StartPlanning(job_id);
+  response.set_job_id(job_id);
+  return response;
+}
+
+void Controller::StartPlanning(const std::string& job_id) {
+  if (TryCommit(JobPlanning{job_id}).ok()) Plan(job_id);
+}
+
+void Controller::Plan(const std::string& job_id) {
+  const JobRecord& job = *state_.FindJob(job_id);
+  planning_->Add([this, job_id, spec = job.spec, resume = job.resume] {
     absl::StatusOr<PlannedJob> planned =
-        PlanForWorkers(spec, /*profile=*/nullptr, options_.planner);
+        PlanSpec(spec, /*profile=*/nullptr, options_.planner);
     if (planned.ok()) {
       const absl::Status begins = ChooseBeginning(job_id, resume, &*planned);
       if (!begins.ok()) planned = begins;
@@ -78,15 +86,14 @@ absl::StatusOr<v1::SubmitJobResponse> Controller::SubmitNow(
       OnPlanned(job_id, std::move(planned));
     });
   });
-  response.set_job_id(job_id);
-  return response;
 }
 
 void Controller::OnPlanned(const std::string& job_id,
                            absl::StatusOr<PlannedJob> planned) {
   if (!stopped_.ok()) return;
   // It may have been cancelled meanwhile.
-  if (state_.FindJob(job_id)->state != JobState::kPlanning) return;
+  const JobRecord* job = state_.FindJob(job_id);
+  if (job == nullptr || job->state != JobState::kPlanning) return;
   if (!planned.ok()) {
     LogWarning(absl::StrCat("refused: ", planned.status().message()),
                JobFields(job_id));
@@ -96,6 +103,7 @@ void Controller::OnPlanned(const std::string& job_id,
   JobPlanned event;
   event.job_id = job_id;
   event.schedule = ScheduleNameOf(*planned);
+  event.schedule_id = planned->schedule_id;
   event.stages = StagePlansOf(planned->plan);
   event.first_step = planned->first_step;
   event.checkpoint = planned->checkpoint;
@@ -137,7 +145,8 @@ void Controller::Place(const std::string& job_id,
   event.epoch = state_.last_epoch().Next();
   event.workers = names;
   const Epoch epoch = event.epoch;
-  if (!Commit(std::move(event))) return;
+  // The job stays where it is; TickNow tries again.
+  if (!TryCommit(std::move(event)).ok()) return;
   std::vector<JobRun::Member> members;
   for (const std::string& name : names) {
     const WorkerRecord* worker = state_.FindWorker(name);
@@ -164,7 +173,18 @@ void Controller::Perform(const std::string& job_id, JobRun::Output output) {
   for (EventBody& event : output.events) {
     if (!Commit(std::move(event))) return;
   }
+  size_t outcomes = 0;
   for (auto& [worker, message] : output.messages) {
+    if (message.has_assign()) SC_FAILPOINT("coordinator.assign");
+    if (message.has_step_commit()) {
+      if (outcomes == 0) SC_FAILPOINT("coordinator.commit.decided");
+      if (outcomes == 1) SC_FAILPOINT("coordinator.commit.partly_sent");
+      ++outcomes;
+    }
+    if (message.has_step_begin()) {
+      message.mutable_step_begin()->set_recorded_steps(
+          runs_.at(job_id).recorded_steps);
+    }
     SendTo(run.members()[static_cast<size_t>(worker)].name, std::move(message),
            run.epoch());
   }
@@ -186,7 +206,25 @@ void Controller::ReportFailure(const std::string& job_id,
   if (run.run.phase() == JobRun::Phase::kReleasing) return;
   report.at = Now();
   run.reports.push_back(std::move(report));
+  CheckBlame(job_id);
   Judge(job_id);
+}
+
+// A worker that is away and whose peers have lost it will not come back.
+void Controller::CheckBlame(const std::string& job_id) {
+  const Run& run = runs_.at(job_id);
+  std::set<std::string> gone;
+  for (const FailureReport& report : run.reports) {
+    if (report.blamed < 0) continue;
+    const std::string& name =
+        run.run.members()[static_cast<size_t>(report.blamed)].name;
+    if (away_.count(name) > 0) gone.insert(name);
+  }
+  for (const std::string& name : gone) {
+    if (away_.count(name) == 0) continue;
+    LoseWorker(name, absl::StrCat(away_.at(name).reason,
+                                  "; its peers have lost it too"));
+  }
 }
 
 void Controller::Judge(const std::string& job_id) {
@@ -203,9 +241,8 @@ void Controller::Judge(const std::string& job_id) {
     worker.lowest_stage = job->LowestStageOf(static_cast<int>(workers.size()));
     const WorkerRecord* record = state_.FindWorker(member.name);
     const bool ours = record->job_id == job_id;
-    const Session* session = SessionOf(member.name);
     worker.silent = ours && record->suspect;
-    if (ours && session != nullptr) worker.last_position = session->position;
+    if (ours) worker.last_position = PositionOf(member.name);
     workers.push_back(std::move(worker));
   }
   std::optional<FailureVerdict> verdict =
@@ -327,14 +364,14 @@ absl::StatusOr<v1::CancelJobResponse> Controller::CancelNow(
     case JobState::kQueued:
     case JobState::kPlanning:
       LogInfo(absl::StrCat("cancelled: ", reason), JobFields(job_id));
-      if (!Commit(JobCancelled{job_id, reason})) return stopped_;
+      SC_RETURN_IF_ERROR(TryCommit(JobCancelled{job_id, reason}));
       plans_.erase(job_id);
       Schedule();
       break;
     case JobState::kPlacing:
     case JobState::kRunning:
       LogInfo(absl::StrCat("being cancelled: ", reason), JobFields(job_id));
-      if (!Commit(JobCancelRequested{job_id, reason})) return stopped_;
+      SC_RETURN_IF_ERROR(TryCommit(JobCancelRequested{job_id, reason}));
       StartRelease(job_id, reason);
       break;
     default:

@@ -538,36 +538,86 @@ class FullJournal : public Journal {
     if (room_-- > 0) return absl::OkStatus();
     return absl::ResourceExhaustedError("the disk is full");
   }
+  void AppendLater(const Event&) override {}
+  absl::Status Flush() override { return absl::OkStatus(); }
+  size_t unwritten() const override { return 0; }
+  absl::Status Compact(const ClusterState&) override {
+    return absl::OkStatus();
+  }
 
  private:
   int room_;
 };
 
 TEST_F(ControllerJobsTest, NothingHappensThatTheJournalDidNotTake) {
-  for (int room = 0; room < 12; ++room) {
+  // The event that is refused, and what comes of it: a request is refused, a
+  // job waits, or everything stops.
+  enum Outcome { kRefused, kWaits, kStopped, kDone };
+  const Outcome outcomes[] = {
+      kRefused,  // worker registered
+      kRefused,  // job submitted
+      kWaits,    // its planning
+      kStopped,  // planned
+      kWaits,    // placed
+      kStopped,  // running
+      kStopped,  // worker released
+      kStopped,  // succeeded
+      kDone,
+  };
+  int room = 0;
+  for (const Outcome outcome : outcomes) {
     SCOPED_TRACE(room);
     FullJournal journal(room);
     workers_.clear();
     controller_ = std::make_unique<Controller>(options_, &clock_, &executor_,
                                                &planning_, &journal);
     JoinMany(1);
+    EXPECT_EQ(worker(0).closed.has_value(), room == 0);
     auto request = Versioned<v1::SubmitJobRequest>();
     *request.mutable_spec() = TinySpec(1);
     const absl::Status submitted = TrySubmit(request).status();
+    EXPECT_EQ(submitted.code(), outcome == kRefused
+                                    ? absl::StatusCode::kResourceExhausted
+                                    : absl::StatusCode::kOk);
     Serve();
-    // Registered, submitted, planning, planned, placed, running, 2 steps,
-    // released, succeeded: 10 events.
     const absl::StatusOr<v1::Job> job = Get("job-1");
-    if (room >= 10) {
-      EXPECT_EQ(job->state(), v1::JOB_STATE_SUCCEEDED);
-      continue;
+    switch (outcome) {
+      case kRefused:
+        EXPECT_EQ(job.status().code(), absl::StatusCode::kNotFound);
+        break;
+      case kWaits:
+        EXPECT_EQ(job->state(), v1::JOB_STATE_QUEUED);
+        EXPECT_FALSE(worker(0).closed.has_value());
+        break;
+      case kStopped:
+        EXPECT_EQ(job.status().code(), absl::StatusCode::kUnavailable);
+        EXPECT_TRUE(
+            absl::StrContains(job.status().message(), "the disk is full"));
+        EXPECT_EQ(worker(0).closed->code(), absl::StatusCode::kUnavailable);
+        break;
+      case kDone:
+        EXPECT_EQ(job->state(), v1::JOB_STATE_SUCCEEDED);
+        break;
     }
-    EXPECT_EQ(job.status().code(), absl::StatusCode::kUnavailable);
-    EXPECT_TRUE(absl::StrContains(job.status().message(), "the disk is full"));
-    EXPECT_TRUE(worker(0).closed.has_value());
-    EXPECT_EQ(submitted.ok(), room >= 3);
+    ++room;
   }
   controller_ = nullptr;
+}
+
+TEST_F(ControllerJobsTest, OldFinishedJobsAreForgotten) {
+  options_.keep_jobs = 2;
+  controller_ = std::make_unique<Controller>(options_, &clock_, &executor_,
+                                             &planning_, &journal_);
+  JoinMany(1);
+  for (int i = 0; i < 4; ++i) Submit(TinySpec(1));
+  Serve("begin");
+  Pass(absl::Milliseconds(100), AllBut({}));
+  EXPECT_EQ(controller_->state().job_order().size(), 4u);
+  Serve();
+  Pass(absl::Milliseconds(100), AllBut({}));
+  EXPECT_EQ(Get("job-2").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(StateOf("job-3"), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(Submit(TinySpec(1)), "job-5");
 }
 
 }  // namespace

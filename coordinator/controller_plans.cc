@@ -9,7 +9,6 @@
 #include "coordinator/controller.h"
 #include "coordinator/publish.h"
 #include "job/profile_proto.h"
-#include "job/schedule_source.h"
 
 namespace stagecoach::coordinator {
 namespace {
@@ -18,36 +17,6 @@ LogFields JobFields(const std::string& job_id) {
   LogFields fields;
   fields.job = job_id;
   return fields;
-}
-
-// The spec of a running job under the schedule that was asked for: its stages
-// keep their layers.
-absl::StatusOr<job::JobSpec> SpecWith(const v1::RescheduleJobRequest& request,
-                                      const PlannedJob& planned) {
-  job::JobSpec spec = planned.spec;
-  job::PipelineSpec& pipeline = spec.pipeline;
-  pipeline.schedule = request.schedule();
-  pipeline.stages_per_worker = planned.plan.schedule.stages_per_worker;
-  if (request.send_budget() < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "send budget ", request.send_budget(), ": must be at least 1"));
-  }
-  pipeline.send_budget = request.send_budget() > 0
-                             ? request.send_budget()
-                             : planned.plan.schedule.send_budget;
-  pipeline.split.clear();
-  for (const job::StageLayers& stage : planned.plan.stages) {
-    pipeline.split.push_back(stage.end - stage.begin);
-  }
-  if (job::IsAutoSchedule(pipeline.schedule)) {
-    return absl::InvalidArgumentError(
-        "\"auto\" is for jobs that start; name a schedule");
-  }
-  if (job::IsScheduleFile(pipeline.schedule)) return spec;
-  SC_RETURN_IF_ERROR(job::CheckScheduleKind(pipeline.schedule));
-  SC_RETURN_IF_ERROR(
-      job::CheckStagesPerWorker(pipeline.schedule, pipeline.stages_per_worker));
-  return spec;
 }
 
 }  // namespace
@@ -88,6 +57,7 @@ void Controller::OnPlannedAgain(const std::string& job_id, Epoch epoch,
   JobReplanned event;
   event.job_id = job_id;
   event.schedule = ScheduleNameOf(*planned);
+  event.schedule_id = planned->schedule_id;
   event.stages = StagePlansOf(planned->plan);
   event.profile = profile;
   LogInfo(absl::StrCat("planned with measured costs: schedule ", event.schedule,
@@ -117,8 +87,9 @@ absl::Status Controller::StartReschedule(
                      "; only a running job takes another schedule"));
   }
   const JobRun& run = runs_.at(job->id).run;
-  SC_ASSIGN_OR_RETURN(const job::JobSpec spec,
-                      SpecWith(request, run.planned()));
+  SC_ASSIGN_OR_RETURN(
+      const job::JobSpec spec,
+      SpecUnder(run.planned(), request.schedule(), request.send_budget()));
   planning_->Add([this, job_id = job->id, epoch = run.epoch(), spec, reply] {
     absl::StatusOr<PlannedJob> planned =
         PlanForWorkers(spec, /*profile=*/nullptr, options_.planner);
@@ -150,10 +121,28 @@ absl::StatusOr<v1::RescheduleJobResponse> Controller::TakeSchedule(
         run.planned().plan.schedule.kind,
         "; between steps only the order can change, not the placement"));
   }
+  if (run.IsChangingPlan()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        job_id,
+        " is just changing its schedule, or its workers are coming "
+        "back; ask again in a moment"));
+  }
+  // The one that it has already: whatever waits does not any more.
+  const bool same = planned->schedule_id == run.planned().schedule_id;
+  if (!same || !job->next_schedule.empty()) {
+    JobRescheduleRequested event;
+    event.job_id = job_id;
+    if (!same) {
+      event.requested = planned->spec.pipeline.schedule;
+      event.send_budget = planned->spec.pipeline.send_budget;
+    }
+    SC_RETURN_IF_ERROR(TryCommit(std::move(event)));
+  }
   LogInfo(absl::StrCat("takes schedule ", planned->plan.schedule.kind,
                        " at the next step"),
           JobFields(job_id));
-  run.Reschedule(std::make_shared<const PlannedJob>(*std::move(planned)));
+  run.Reschedule(
+      same ? nullptr : std::make_shared<const PlannedJob>(*std::move(planned)));
   v1::RescheduleJobResponse response;
   JobView view;
   view.spec = true;

@@ -201,7 +201,13 @@ void Controller::OfferToReaders() {
   readers_.erase(
       std::remove_if(readers_.begin(), readers_.end(),
                      [this](const ReaderRecord& entry) {
-                       const JobRecord& job = *state_.FindJob(entry.job_id);
+                       const JobRecord* found = state_.FindJob(entry.job_id);
+                       if (found == nullptr) {
+                         entry.reader->End(absl::NotFoundError(absl::StrCat(
+                             entry.job_id, " is not kept any longer")));
+                         return true;
+                       }
+                       const JobRecord& job = *found;
                        // A failed job's workers may still be letting go.
                        const bool over =
                            IsFinished(job.state) && runs_.count(job.id) == 0;
@@ -289,8 +295,10 @@ void Controller::FinishMemoryRequest(int64_t query) {
   MemoryRequest& pending = node.mapped();
   v1::GetMemoryStatsResponse response;
   response.set_job_id(pending.job_id);
-  for (const JobWorkerRecord& worker :
-       state_.FindJob(pending.job_id)->workers) {
+  const JobRecord* job = state_.FindJob(pending.job_id);
+  // Finished and forgotten meanwhile.
+  if (job == nullptr) return pending.reply(std::move(response));
+  for (const JobWorkerRecord& worker : job->workers) {
     auto answer = pending.answers.find(worker.name);
     if (answer != pending.answers.end()) {
       *response.add_workers() = std::move(answer->second);

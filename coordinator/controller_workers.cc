@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "base/version.h"
 #include "coordinator/controller.h"
@@ -42,6 +43,13 @@ absl::Status CheckRegistration(const v1::Register& registration,
         "worker ", registration.worker(), " registers without incarnation"));
   }
   return absl::OkStatus();
+}
+
+absl::Status UnknownPlacement(const v1::Register& registration) {
+  return absl::AbortedError(absl::StrCat(
+      "this coordinator does not count on worker ", registration.worker(),
+      " for ", registration.holds_job_id(), ", epoch ",
+      registration.holds_epoch(), "; let go of it and register again"));
 }
 
 LogFields WorkerFields(const std::string& worker, const std::string& job) {
@@ -91,6 +99,12 @@ void Controller::HandleMessage(const WorkerLink* link,
       return OnMemoryReport(session.worker, message.memory_report());
     case v1::WorkerMessage::kLog:
       return HandleLog(session, message.log());
+    case v1::WorkerMessage::kResumed:
+      return HandleResumed(session, message);
+    case v1::WorkerMessage::kLeaving:
+      LoseWorker(session.worker, absl::StrCat("its process was stopped: ",
+                                              message.leaving().reason()));
+      return Schedule();
     case v1::WorkerMessage::MESSAGE_NOT_SET:
       LogWarning("a message of a kind that this version does not know",
                  WorkerFields(session.worker, ""));
@@ -118,17 +132,33 @@ void Controller::HandleRegister(Session& session,
   }
   const absl::Status status = CheckRegistration(registration, incarnation);
   if (!status.ok()) return RefuseSession(session.link.get(), status);
-  const WorkerRecord* known = state_.FindWorker(registration.worker());
+  const std::string& name = registration.worker();
+  const WorkerRecord* known = state_.FindWorker(name);
+  if (known != nullptr && !known->dead) {
+    if (known->incarnation == incarnation) {
+      return HandleReturn(session, registration);
+    }
+    if (SessionOf(name) == nullptr) {
+      LoseWorker(name, absl::StrCat("its session ended, and process ",
+                                    registration.process_id(), " on ",
+                                    registration.host(), " has its name now"));
+    }
+    if (!stopped_.ok()) return;
+  }
+  known = state_.FindWorker(name);
   if (known != nullptr && !known->dead) {
     return RefuseSession(
         session.link.get(),
-        absl::AlreadyExistsError(absl::StrCat(
-            "worker ", registration.worker(), " is registered by process ",
-            known->process_id, " on ", known->host,
-            "; give this one another name, or stop that one")));
+        absl::AlreadyExistsError(
+            absl::StrCat("worker ", name, " is registered by process ",
+                         known->process_id, " on ", known->host,
+                         "; give this one another name, or stop that one")));
+  }
+  if (registration.holds_epoch() != 0) {
+    return RefuseSession(session.link.get(), UnknownPlacement(registration));
   }
   WorkerRegistered event;
-  event.worker = registration.worker();
+  event.worker = name;
   event.incarnation = incarnation;
   event.host = registration.host();
   event.process_id = registration.process_id();
@@ -136,20 +166,76 @@ void Controller::HandleRegister(Session& session,
   event.version = registration.version().version();
   event.torch_version = registration.torch_version();
   event.peer_address = registration.peer_address();
-  if (!Commit(std::move(event))) return;
+  if (const absl::Status recorded = TryCommit(std::move(event));
+      !recorded.ok()) {
+    return RefuseSession(session.link.get(),
+                         absl::UnavailableError(recorded.message()));
+  }
+  SC_FAILPOINT("coordinator.register");
+  OpenSession(session, registration, incarnation);
+  LogInfo(absl::StrCat("registered, process ", registration.process_id(),
+                       " on ", registration.host()),
+          WorkerFields(session.worker, ""));
+  SendWelcome(session.worker);
+  Schedule();
+}
+
+void Controller::HandleReturn(Session& session,
+                              const v1::Register& registration) {
+  const WorkerRecord& known = *state_.FindWorker(registration.worker());
+  const JobRecord* job = state_.FindJob(known.job_id);
+  const Epoch holds(registration.holds_epoch());
+  if (holds != Epoch() && (job == nullptr || job->epoch != holds)) {
+    return RefuseSession(session.link.get(), UnknownPlacement(registration));
+  }
+  if (const Session* old = SessionOf(known.name); old != nullptr) {
+    old->link->Close(
+        absl::UnavailableError("the worker has opened another session"));
+    ForgetInMemoryRequests(known.name);
+    sessions_.erase(old->link.get());
+  }
+  away_.erase(known.name);
+  OpenSession(session, registration, known.incarnation);
+  LogInfo(
+      absl::StrCat("came back, process ", known.process_id, " on ", known.host),
+      WorkerFields(known.name, known.job_id));
+  if (auto run = runs_.find(known.job_id); run != runs_.end()) {
+    run->second.run.OnAway(job->IndexOf(known.name));
+    run->second.placed = Now();
+  }
+  SendWelcome(session.worker);
+  NoteHeardOf(session);
+}
+
+void Controller::OpenSession(Session& session, const v1::Register& registration,
+                             Incarnation incarnation) {
   session.worker = registration.worker();
   session.incarnation = incarnation;
   session.last_heard = Now();
   links_[session.worker] = session.link.get();
-  LogInfo(absl::StrCat("registered, process ", registration.process_id(),
-                       " on ", registration.host()),
-          WorkerFields(session.worker, ""));
-  v1::CoordinatorMessage welcome;
-  welcome.mutable_welcome()->set_term(options_.term.value());
-  welcome.mutable_welcome()->set_heartbeat_milliseconds(
+}
+
+void Controller::SendWelcome(const std::string& worker) {
+  v1::CoordinatorMessage message;
+  v1::Welcome* welcome = message.mutable_welcome();
+  welcome->set_term(options_.term.value());
+  welcome->set_heartbeat_milliseconds(
       absl::ToInt64Milliseconds(options_.heartbeat));
-  SendTo(session.worker, std::move(welcome), Epoch());
-  Schedule();
+  if (const Run* run = RunOf(worker); run != nullptr) {
+    welcome->set_job_id(run->run.job_id());
+    welcome->set_epoch(run->run.epoch().value());
+    welcome->set_recorded_steps(run->recorded_steps);
+  }
+  SendTo(worker, std::move(message), Epoch());
+}
+
+void Controller::HandleResumed(const Session& session,
+                               const v1::WorkerMessage& message) {
+  const std::string worker = session.worker;
+  HandleAnswer(session, message);
+  const Session* still = SessionOf(worker);
+  if (still == nullptr || !message.resumed().has_failed()) return;
+  HandleWorkerFailed(*still, message.resumed().failed());
 }
 
 bool Controller::PassesFence(const Session& session,
@@ -170,6 +256,7 @@ bool Controller::PassesFence(const Session& session,
     // Also of a job that it has let go: the rest of a log that did not get
     // through before.
     case v1::WorkerMessage::kLog:
+    case v1::WorkerMessage::kLeaving:
     case v1::WorkerMessage::MESSAGE_NOT_SET:
       return true;
     default:
@@ -244,6 +331,7 @@ void Controller::HandleWorkerFailed(const Session& session,
 
 void Controller::HandleAnswer(const Session& session,
                               const v1::WorkerMessage& message) {
+  if (message.has_prepared()) SC_FAILPOINT("coordinator.prepared");
   Run* run = RunOf(session.worker);
   if (run == nullptr) return;
   const std::string job_id = run->run.job_id();
@@ -264,7 +352,7 @@ void Controller::HandleLog(const Session& session, const v1::LogChunk& chunk) {
   v1::CoordinatorMessage answer;
   v1::LogAcknowledged* acknowledged = answer.mutable_log_acknowledged();
   acknowledged->set_job_id(chunk.job_id());
-  // Of a job of an earlier life of the coordinator: nobody can ask for it.
+  // Of a job that is forgotten: nobody can ask for it.
   acknowledged->set_next_offset(
       state_.FindJob(chunk.job_id()) == nullptr
           ? chunk.offset() + static_cast<int64_t>(chunk.data().size())
@@ -273,26 +361,70 @@ void Controller::HandleLog(const Session& session, const v1::LogChunk& chunk) {
   SendTo(session.worker, std::move(answer), Epoch());
 }
 
+std::optional<Position> Controller::PositionOf(
+    const std::string& worker) const {
+  if (auto away = away_.find(worker); away != away_.end()) {
+    return away->second.position;
+  }
+  auto link = links_.find(worker);
+  if (link == links_.end()) return std::nullopt;
+  return sessions_.at(link->second).position;
+}
+
+void Controller::MissWorker(const std::string& worker) {
+  const std::string name = worker;  // the session it may belong to goes away
+  const std::string job_id = state_.FindWorker(name)->job_id;
+  const std::string reason =
+      "its session ended; the process is gone, or its connection broke";
+  auto node = sessions_.extract(links_.at(name));
+  const Session& session = node.mapped();
+  Away away;
+  away.lost_at = Now() + options_.reconnect_wait;
+  away.position = session.position;
+  away.reason = reason;
+  away_[name] = std::move(away);
+  links_.erase(name);
+  session.link->Close(absl::UnavailableError("the session has ended"));
+  ForgetInMemoryRequests(name);
+  LogWarning(absl::StrCat(reason, "; it may come back"),
+             WorkerFields(name, job_id));
+  if (!Commit(WorkerSuspected{name, reason})) return;
+  if (auto run = runs_.find(job_id); run != runs_.end()) {
+    run->second.run.OnAway(state_.FindJob(job_id)->IndexOf(name));
+    CheckBlame(job_id);
+  }
+  CheckSilence();
+}
+
 void Controller::LoseWorker(const std::string& worker,
                             const std::string& reason) {
   const std::string name = worker;  // the session it may belong to goes away
   const std::string job_id = state_.FindWorker(name)->job_id;
+  const std::optional<Position> position = PositionOf(name);
+  if (const absl::Status status = TryCommit(WorkerLost{name, reason});
+      !status.ok()) {
+    // Found lost again with the next tick.
+    LogWarning(status.message(), WorkerFields(name, job_id));
+    return;
+  }
   LogWarning(absl::StrCat("lost: ", reason), WorkerFields(name, job_id));
-  if (!Commit(WorkerLost{name, reason})) return;
-  Session session = std::move(*SessionOf(name));
-  sessions_.erase(session.link.get());
-  links_.erase(name);
-  session.link->Close(absl::AbortedError(
-      absl::StrCat("the coordinator counts this worker as lost: ", reason,
-                   "; let go of everything and register again")));
-  ForgetInMemoryRequests(name);
+  away_.erase(name);
+  if (const Session* session = SessionOf(name); session != nullptr) {
+    const std::shared_ptr<WorkerLink> link = session->link;
+    sessions_.erase(link.get());
+    links_.erase(name);
+    link->Close(absl::AbortedError(
+        absl::StrCat("the coordinator counts this worker as lost: ", reason,
+                     "; let go of everything and register again")));
+    ForgetInMemoryRequests(name);
+  }
   if (job_id.empty() || runs_.count(job_id) == 0) return;
   FailureReport report;
   report.worker = state_.FindJob(job_id)->IndexOf(name);
   report.lost = true;
   report.kind = FailureKind::kWorkerLost;
   report.message = absl::StrCat("the worker was lost: ", reason);
-  report.position = session.position;
+  report.position = position;
   const int index = report.worker;
   OnWorkerGone(job_id, index, std::move(report));
 }
@@ -311,7 +443,9 @@ void Controller::CheckSilence() {
     } else if (silence >= options_.suspect &&
                !state_.FindWorker(session.worker)->suspect) {
       LogWarning("misses heartbeats", WorkerFields(session.worker, ""));
-      if (!Commit(WorkerSuspected{session.worker})) return;
+      if (!Commit(WorkerSuspected{session.worker, "misses heartbeats"})) {
+        return;
+      }
     }
   }
   for (const WorkerLink* link : mute) {
@@ -324,7 +458,14 @@ void Controller::CheckSilence() {
     LoseWorker(worker, absl::StrCat("no heartbeat for ",
                                     absl::FormatDuration(options_.dead)));
   }
-  if (!lost.empty()) Schedule();
+  std::vector<std::pair<std::string, std::string>> gone;
+  for (const auto& [worker, away] : away_) {
+    if (Now() >= away.lost_at) gone.emplace_back(worker, away.reason);
+  }
+  for (const auto& [worker, reason] : gone) {
+    if (away_.count(worker) > 0) LoseWorker(worker, reason);
+  }
+  if (!lost.empty() || !gone.empty()) Schedule();
 }
 
 v1::CoordinatorMessage Controller::Fenced(v1::CoordinatorMessage message,

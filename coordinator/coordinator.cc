@@ -1,16 +1,20 @@
 #include "coordinator/coordinator.h"
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/log.h"
 #include "base/mutex.h"
 #include "base/serial_executor.h"
 #include "base/status.h"
 #include "coordinator/cluster_service.h"
 #include "coordinator/job_service.h"
 #include "coordinator/journal.h"
+#include "coordinator/journal/sqlite_journal.h"
 #include "coordinator/memory_service.h"
 #include "coordinator/session_service.h"
 #include "coordinator/ticker.h"
@@ -19,9 +23,36 @@
 namespace stagecoach::coordinator {
 namespace {
 
-// Grows from life to life without a disk, as long as the wall clock is right.
-ControllerOptions WithTerm(ControllerOptions options) {
-  options.term = Term(absl::ToUnixMicros(absl::Now()));
+// A journal and what was in it when it was opened.
+struct OpenedJournal {
+  std::unique_ptr<Journal> journal;
+  ClusterState state;
+  // Greater than any before: by the journal, and by the wall clock, for workers
+  // may remember a coordinator without this journal.
+  Term term;
+};
+
+absl::StatusOr<OpenedJournal> OpenJournal(const std::string& directory) {
+  OpenedJournal opened;
+  const Term now(absl::ToUnixMicros(absl::Now()));
+  if (directory.empty()) {
+    opened.journal = std::make_unique<MemoryJournal>();
+    opened.term = now;
+    return opened;
+  }
+  SqliteJournal::Options options;
+  options.directory = directory;
+  SC_ASSIGN_OR_RETURN(std::unique_ptr<SqliteJournal> journal,
+                      SqliteJournal::Open(options));
+  opened.state = journal->TakeState();
+  opened.term = std::max(now, opened.state.last_term().Next());
+  journal->SetTerm(opened.term);
+  opened.journal = std::move(journal);
+  return opened;
+}
+
+ControllerOptions WithTerm(ControllerOptions options, Term term) {
+  options.term = term;
   return options;
 }
 
@@ -33,9 +64,10 @@ ControllerOptions WithTerm(ControllerOptions options) {
 // uses them only when called.
 class Coordinator::Impl {
  public:
-  explicit Impl(const Options& options)
-      : controller_(WithTerm(options.controller), options.clock, &executor_,
-                    &planning_, &journal_),
+  Impl(const Options& options, OpenedJournal opened)
+      : journal_(std::move(opened.journal)),
+        controller_(WithTerm(options.controller, opened.term), options.clock,
+                    &executor_, &planning_, journal_.get()),
         executor_("controller"),
         planning_("planning"),
         jobs_(&controller_, options.watch_queue_limit),
@@ -44,7 +76,11 @@ class Coordinator::Impl {
         sessions_(&controller_) {}
   ~Impl() { Shutdown(absl::Seconds(3)); }
 
-  absl::Status Start(const Options& options) {
+  absl::Status Start(const Options& options, ClusterState state) {
+    absl::Status taken_over;
+    executor_.Add([&] { taken_over = controller_.TakeOver(std::move(state)); });
+    executor_.Drain();
+    SC_RETURN_IF_ERROR(taken_over);
     rpc::ListenOptions listen;
     listen.address = options.listen;
     listen.allow_plaintext = options.allow_plaintext;
@@ -70,10 +106,17 @@ class Coordinator::Impl {
     server_.server->Shutdown(std::chrono::system_clock::now() +
                              absl::ToChronoMilliseconds(grace));
     server_.server.reset();
+    // What could be found out again need not be, after an orderly end.
+    executor_.Add([this] {
+      if (const absl::Status status = journal_->Flush(); !status.ok()) {
+        LogWarning(absl::StrCat("the journal's end: ", status.message()));
+      }
+    });
+    executor_.Drain();
   }
 
  private:
-  MemoryJournal journal_;
+  const std::unique_ptr<Journal> journal_;
   Controller controller_;
   SerialExecutor executor_;
   SerialExecutor planning_;
@@ -94,8 +137,11 @@ Coordinator::~Coordinator() = default;
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
     const Options& options) {
   SC_RETURN_IF_ERROR(ValidateTimes(options.controller));
-  auto impl = std::make_unique<Impl>(options);
-  SC_RETURN_IF_ERROR(impl->Start(options));
+  SC_ASSIGN_OR_RETURN(OpenedJournal opened,
+                      OpenJournal(options.data_directory));
+  ClusterState state = std::move(opened.state);
+  auto impl = std::make_unique<Impl>(options, std::move(opened));
+  SC_RETURN_IF_ERROR(impl->Start(options, std::move(state)));
   return std::unique_ptr<Coordinator>(new Coordinator(std::move(impl)));
 }
 

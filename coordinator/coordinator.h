@@ -17,7 +17,11 @@ class Coordinator {
   struct Options {
     std::string listen = "127.0.0.1:7070";
     bool allow_plaintext = false;
-    // Its term comes from the wall clock, so that each life has a greater one.
+    // Where the journal is, created if it is not there; empty: nothing outlives
+    // this coordinator.
+    std::string data_directory;
+    // Its term comes from the journal and the wall clock, so that each life has
+    // a greater one.
     ControllerOptions controller;
     // Between looks at the clock.
     absl::Duration tick = absl::Milliseconds(100);
@@ -27,7 +31,9 @@ class Coordinator {
     size_t watch_queue_limit = 256;
   };
 
-  // Listening when it returns. kInvalidArgument for times that do not increase;
+  // Has taken over what the journal holds, and is listening, when it returns.
+  // kInvalidArgument for times that do not increase; kAlreadyExists if another
+  // coordinator has the data directory, kDataLoss if the journal is damaged;
   // else as rpc::Listen.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(
       const Options& options);

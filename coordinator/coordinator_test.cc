@@ -105,6 +105,8 @@ class CoordinatorTest : public ::testing::Test {
     options.listen = "127.0.0.1:0";
     // Time stands still: nobody is silent, no grace ends.
     options.clock = &clock_;
+    // A session that ends is a worker that died.
+    options.controller.reconnect_wait = absl::ZeroDuration();
     options.watch_queue_limit = watch_queue_limit;
     auto started = Coordinator::Start(options);
     ASSERT_TRUE(started.ok()) << started.status();

@@ -17,6 +17,11 @@
 
 namespace stagecoach::coordinator {
 
+// A coordinator took the state over; its term is greater than any before.
+struct CoordinatorStarted {
+  Term term;
+};
+
 // ---- workers ----------------------------------------------------------------
 
 struct WorkerRegistered {
@@ -29,9 +34,10 @@ struct WorkerRegistered {
   std::string torch_version;
   std::string peer_address;
 };
-// Misses heartbeats.
+// Misses heartbeats, or its session ended.
 struct WorkerSuspected {
   std::string worker;
+  std::string reason;
 };
 // Is heard of again.
 struct WorkerAnswered {
@@ -42,12 +48,20 @@ struct WorkerLost {
   std::string worker;
   std::string reason;
 };
+// Of an evaluation.
+struct MicrobatchLossSum {
+  int32_t microbatch = 0;
+  double loss_sum = 0;
+};
 // Holds nothing of the job any more. What it said about its memory passes
-// through as it came.
+// through as it came. After the last step it leaves its parameters' digests.
 struct WorkerReleased {
   std::string worker;
   std::string job_id;
   std::optional<v1::WorkerMemory> memory;
+  bool finished = false;
+  std::vector<v1::ParameterDigest> parameters;
+  std::vector<MicrobatchLossSum> evaluation_losses;  // after the last step
 };
 
 // ---- jobs -------------------------------------------------------------------
@@ -72,6 +86,7 @@ struct StagePlan {
 struct JobPlanned {
   std::string job_id;
   std::string schedule;  // its kind
+  std::string schedule_id;
   std::vector<StagePlan> stages;
   int64_t first_step = 0;
   std::string checkpoint;  // where first_step > 0: the folder it begins with
@@ -80,6 +95,7 @@ struct JobPlanned {
 struct JobReplanned {
   std::string job_id;
   std::string schedule;
+  std::string schedule_id;
   std::vector<StagePlan> stages;
   v1::ModelProfile profile;  // what the plan can be made of again
 };
@@ -106,10 +122,18 @@ struct JobRunning {
   std::vector<int64_t> receive_pool_bytes;  // by worker index
 };
 
-// The user gave a running job another schedule; its workers have changed over.
+// The user gives a running job another schedule, which waits for a step
+// boundary; in the spec's words. Empty: none waits any more.
+struct JobRescheduleRequested {
+  std::string job_id;
+  std::string requested;
+  int64_t send_budget = 0;
+};
+// The workers have changed over.
 struct JobRescheduled {
   std::string job_id;
   std::string schedule;  // its kind
+  std::string schedule_id;
   // What the plan can be made of again, in the spec's words.
   std::string requested;
   int64_t send_budget = 0;
@@ -173,17 +197,23 @@ struct JobSucceeded {
   std::string parameters_sha256;
   std::optional<double> evaluation_loss;  // after the last step
 };
+// Too old to be kept; only a finished job is forgotten.
+struct JobForgotten {
+  std::string job_id;
+};
 
 using EventBody =
-    std::variant<WorkerRegistered, WorkerSuspected, WorkerAnswered, WorkerLost,
-                 WorkerReleased, JobSubmitted, JobPlanning, JobPlanned,
-                 JobReplanned, JobRefused, JobWaiting, JobPlaced, JobRunning,
-                 JobRescheduled, StepCommitted, CheckpointStored,
-                 CheckpointFailed, JobFailing, JobFailed, JobCancelRequested,
-                 JobCancelled, JobSucceeded>;
+    std::variant<CoordinatorStarted, WorkerRegistered, WorkerSuspected,
+                 WorkerAnswered, WorkerLost, WorkerReleased, JobSubmitted,
+                 JobPlanning, JobPlanned, JobReplanned, JobRefused, JobWaiting,
+                 JobPlaced, JobRunning, JobRescheduleRequested, JobRescheduled,
+                 StepCommitted, CheckpointStored, CheckpointFailed, JobFailing,
+                 JobFailed, JobCancelRequested, JobCancelled, JobSucceeded,
+                 JobForgotten>;
 
 // One change of the coordinator's state. Appended to the journal before it
-// takes effect; applying all events in order gives the same state again.
+// takes effect; applying all events in order gives the same state again. Times
+// are whole nanoseconds since 1970.
 struct Event {
   absl::Time at;
   EventBody body;

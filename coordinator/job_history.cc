@@ -60,6 +60,11 @@ struct Describer {
     entry->kind = "running";
     details->message = absl::StrCat("transport ", event.transport);
   }
+  void operator()(const JobRescheduleRequested& event) const {
+    entry->kind = "reschedule_requested";
+    details->message =
+        event.requested.empty() ? "the present one" : event.requested;
+  }
   void operator()(const JobRescheduled& event) const {
     entry->kind = "rescheduled";
     details->message =
@@ -103,14 +108,43 @@ struct Describer {
         absl::StrCat("parameters_sha256 ", event.parameters_sha256);
   }
 
-  // About no job.
+  // About no job, or one that is no more.
+  void operator()(const CoordinatorStarted&) const {}
+  void operator()(const JobForgotten&) const {}
   void operator()(const WorkerRegistered&) const {}
   void operator()(const WorkerSuspected&) const {}
   void operator()(const WorkerAnswered&) const {}
   void operator()(const WorkerLost&) const {}
 };
 
+constexpr const char* kKinds[] = {"submitted",
+                                  "planning",
+                                  "planned",
+                                  "replanned",
+                                  "refused",
+                                  "waiting",
+                                  "placed",
+                                  "running",
+                                  "reschedule_requested",
+                                  "rescheduled",
+                                  "step",
+                                  "checkpoint_stored",
+                                  "checkpoint_failed",
+                                  "failing",
+                                  "worker_released",
+                                  "failed",
+                                  "cancelling",
+                                  "cancelled",
+                                  "succeeded"};
+
 }  // namespace
+
+const char* HistoryKind(absl::string_view kind) {
+  for (const char* known : kKinds) {
+    if (kind == known) return known;
+  }
+  return "unknown";
+}
 
 const std::string* JobOf(const EventBody& event) {
   return std::visit(

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
 #include "coordinator/event.h"
@@ -32,6 +33,10 @@ struct JobHistoryEntry {
   int64_t step = -1;
   std::shared_ptr<const JobEventDetails> details;  // null for a step
 };
+
+// The same text as one that lives for ever, of those that HistoryEntryOf gives;
+// "unknown" for any other.
+const char* HistoryKind(absl::string_view kind);
 
 // The job that the event is about; null for one about a worker alone.
 const std::string* JobOf(const EventBody& event);

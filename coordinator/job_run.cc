@@ -1,19 +1,22 @@
 #include "coordinator/job_run.h"
 
 #include <algorithm>
+#include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "base/sha256.h"
 #include "base/status.h"
-#include "coordinator/step_outcome.h"
 
 namespace stagecoach::coordinator {
 namespace {
 
 const char* PhaseName(JobRun::Phase phase) {
   switch (phase) {
+    case JobRun::Phase::kResuming:
+      return "the job is being taken over";
     case JobRun::Phase::kProfiling:
       return "the model is being profiled";
     case JobRun::Phase::kAssigning:
@@ -50,7 +53,9 @@ JobRun::JobRun(std::string job_id, Epoch epoch, v1::JobSpec spec,
       step_(planned_->first_step),
       prepared_(members_.size()),
       applied_(members_.size(), planned_->first_step),
-      finished_(members_.size()) {
+      finished_(members_.size()),
+      first_step_(planned_->first_step),
+      reports_(members_.size()) {
   for (size_t i = 0; i < members_.size(); ++i) {
     holding_.insert(static_cast<int>(i));
   }
@@ -90,15 +95,20 @@ JobRun::Output JobRun::Start() {
   Enter(Phase::kProfiling);
   Output output;
   for (size_t i = 0; i < members_.size(); ++i) {
-    v1::CoordinatorMessage message;
-    v1::Profile* profile = message.mutable_profile();
-    profile->set_job_id(job_id_);
-    *profile->mutable_spec() = spec_;
-    // One is as good as another: workers of a job are alike.
-    profile->set_measure(i == 0);
-    output.messages.emplace_back(static_cast<int>(i), std::move(message));
+    const int worker = static_cast<int>(i);
+    output.messages.emplace_back(worker, ProfileFor(worker));
   }
   return output;
+}
+
+v1::CoordinatorMessage JobRun::ProfileFor(int worker) const {
+  v1::CoordinatorMessage message;
+  v1::Profile* profile = message.mutable_profile();
+  profile->set_job_id(job_id_);
+  *profile->mutable_spec() = spec_;
+  // One is as good as another: workers of a job are alike.
+  profile->set_measure(worker == 0);
+  return message;
 }
 
 JobRun::Output JobRun::Assign(std::shared_ptr<const PlannedJob> planned) {
@@ -140,9 +150,24 @@ JobRun::Output JobRun::OnMessage(int worker, const v1::WorkerMessage& message,
                                  absl::Time now) {
   Output output;
   output.culprit = worker;
-  if (phase_ == Phase::kReleasing && !message.has_released()) return output;
+  const bool resumes = message.has_resumed() || message.has_kept_step();
+  if (phase_ == Phase::kReleasing && !message.has_released() && !resumes) {
+    return output;
+  }
+  if (phase_ == Phase::kResuming && !message.has_released() && !resumes) {
+    deferred_.emplace_back(worker, message);
+    return output;
+  }
+  const Phase before = phase_;
   output.status = HandleAnswer(worker, message, now, &output);
   if (output.status.ok()) output.status = Advance(now, &output);
+  if (before != Phase::kResuming || phase_ == Phase::kResuming) return output;
+  for (const auto& [sender, deferred] : std::exchange(deferred_, {})) {
+    if (!output.status.ok()) break;
+    output.culprit = sender;
+    output.status = HandleAnswer(sender, deferred, now, &output);
+    if (output.status.ok()) output.status = Advance(now, &output);
+  }
   return output;
 }
 
@@ -167,6 +192,10 @@ absl::Status JobRun::HandleAnswer(int worker, const v1::WorkerMessage& message,
       return OnFinished(worker, message.finished(), output);
     case v1::WorkerMessage::kReleased:
       return OnReleased(worker, message.released(), output);
+    case v1::WorkerMessage::kKeptStep:
+      return OnKeptStep(worker, message.kept_step());
+    case v1::WorkerMessage::kResumed:
+      return OnResumed(worker, message.resumed(), now, output);
     default:
       return OutOfOrder("sent a message that is no answer");
   }
@@ -242,6 +271,13 @@ absl::Status JobRun::OnFinished(int worker, const v1::Finished& finished,
     parameters_.emplace_back(parameter, worker);
   }
   LetGo(worker, finished.has_memory() ? &finished.memory() : nullptr, output);
+  auto& event = std::get<WorkerReleased>(output->events.back());
+  event.finished = true;
+  event.parameters.assign(finished.parameters().begin(),
+                          finished.parameters().end());
+  for (const v1::MicrobatchLoss& loss : finished.evaluation_losses()) {
+    event.evaluation_losses.push_back({loss.microbatch(), loss.loss_sum()});
+  }
   return absl::OkStatus();
 }
 
@@ -260,17 +296,18 @@ absl::Status JobRun::Advance(absl::Time now, Output* output) {
     const bool stored = !checkpoint_.has_value() && !step_held_;
     if (!applied_everywhere || !stored) return absl::OkStatus();
     Enter(Phase::kFinishing);
-    v1::CoordinatorMessage finish;
-    finish.mutable_finish()->set_job_id(job_id_);
-    finish.mutable_finish()->set_evaluate(
-        EvaluationIsDue(planned_->spec, step_));
-    Broadcast(finish, output);
+    Broadcast(FinishMessage(), output);
     return absl::OkStatus();
   }
   if (phase_ == Phase::kStepping && !step_begun_ && !step_held_) {
     const bool applied_everywhere =
         *std::min_element(applied_.begin(), applied_.end()) == step_;
-    if (applied_everywhere) ChangePlan(output);
+    if (!applied_everywhere) return absl::OkStatus();
+    if (next_plan_ != nullptr) {
+      ChangePlan(output);
+    } else {
+      BeginStep(now, output);
+    }
     return absl::OkStatus();
   }
   if (!AllAnswered()) return absl::OkStatus();
@@ -296,6 +333,7 @@ absl::Status JobRun::Advance(absl::Time now, Output* output) {
       return CommitStep(now, output);
     case Phase::kFinishing:
       return Succeed(output);
+    case Phase::kResuming:
     case Phase::kReleasing:
       break;
   }
@@ -310,6 +348,7 @@ void JobRun::EnterStepping(absl::Time now, Output* output) {
     JobRescheduled event;
     event.job_id = job_id_;
     event.schedule = planned_->plan.schedule.kind;
+    event.schedule_id = planned_->schedule_id;
     event.requested = planned_->spec.pipeline.schedule;
     event.send_budget = planned_->spec.pipeline.send_budget;
     event.transport = TransportOfEdges();
@@ -331,6 +370,10 @@ void JobRun::ChangePlan(Output* output) {
   planned_ = std::exchange(next_plan_, nullptr);
   rescheduled_ = true;
   Enter(Phase::kAssigning);
+  Broadcast(RescheduleMessage(), output);
+}
+
+v1::CoordinatorMessage JobRun::RescheduleMessage() const {
   v1::CoordinatorMessage message;
   v1::Reschedule* reschedule = message.mutable_reschedule();
   reschedule->set_job_id(job_id_);
@@ -339,7 +382,7 @@ void JobRun::ChangePlan(Output* output) {
   if (planned_->plan.evaluation.workers > 0) {
     *reschedule->mutable_evaluation() = planned_->evaluation;
   }
-  Broadcast(message, output);
+  return message;
 }
 
 void JobRun::EnterStep(int64_t step) {
@@ -353,6 +396,10 @@ void JobRun::BeginStep(absl::Time now, Output* output) {
   step_begun_ = next_plan_ == nullptr && step_ < planned_->spec.training.steps;
   if (!step_begun_) return;
   step_start_ = now;
+  Broadcast(StepBeginMessage(), output);
+}
+
+v1::CoordinatorMessage JobRun::StepBeginMessage() const {
   v1::CoordinatorMessage message;
   v1::StepBegin* begin = message.mutable_step_begin();
   begin->set_job_id(job_id_);
@@ -360,7 +407,49 @@ void JobRun::BeginStep(absl::Time now, Output* output) {
   begin->set_schedule_id(planned_->schedule_id);
   begin->set_target_tokens(planned_->plan.target_tokens_per_step);
   begin->set_evaluate(EvaluationIsDue(planned_->spec, step_));
-  Broadcast(message, output);
+  return message;
+}
+
+v1::CoordinatorMessage JobRun::FinishMessage() const {
+  v1::CoordinatorMessage message;
+  message.mutable_finish()->set_job_id(job_id_);
+  message.mutable_finish()->set_evaluate(
+      EvaluationIsDue(planned_->spec, step_));
+  return message;
+}
+
+// From what is recorded of the step, so that it can be said again by a later
+// life of the coordinator with the same bits.
+v1::CoordinatorMessage JobRun::CommitMessage(const StepRecord& result) const {
+  v1::CoordinatorMessage message;
+  v1::StepCommit* commit = message.mutable_step_commit();
+  commit->set_job_id(job_id_);
+  commit->set_step(result.step);
+  commit->set_skip(result.skipped);
+  commit->set_clip_factor(
+      ClipFactorOf(planned_->spec.training, result.skipped, result.grad_norm));
+  commit->set_learning_rate(result.learning_rate);
+  return message;
+}
+
+StepCommitted JobRun::CommittedStep(int64_t step, const StepOutcome& outcome,
+                                    double seconds) const {
+  StepCommitted event;
+  event.job_id = job_id_;
+  event.busy_nanoseconds = outcome.busy_nanoseconds;
+  StepRecord& result = event.result;
+  result.step = step;
+  result.loss = outcome.loss;
+  result.grad_norm = outcome.grad_norm;
+  result.learning_rate = outcome.learning_rate;
+  result.seconds = seconds;
+  result.evaluation_loss = outcome.evaluation_loss;
+  result.compute_seconds = outcome.compute_seconds;
+  const auto tokens =
+      static_cast<double>(planned_->plan.target_tokens_per_step);
+  result.tokens_per_second = seconds > 0 ? tokens / seconds : 0;
+  result.skipped = outcome.skip;
+  return event;
 }
 
 absl::Status JobRun::CommitStep(absl::Time now, Output* output) {
@@ -368,32 +457,14 @@ absl::Status JobRun::CommitStep(absl::Time now, Output* output) {
   SC_ASSIGN_OR_RETURN(
       const StepOutcome outcome,
       DecideStep(planned_->spec, step_, tokens, prepared_, &output->culprit));
-  StepCommitted event;
-  event.job_id = job_id_;
-  event.busy_nanoseconds = outcome.busy_nanoseconds;
-  StepRecord& result = event.result;
-  result.step = step_;
-  result.loss = outcome.loss;
-  result.grad_norm = outcome.grad_norm;
-  result.learning_rate = outcome.learning_rate;
   // Of the step alone.
-  result.seconds = std::max(0.0, absl::ToDoubleSeconds(now - step_start_) -
-                                     outcome.evaluation_seconds);
-  result.evaluation_loss = outcome.evaluation_loss;
-  result.compute_seconds = outcome.compute_seconds;
-  result.tokens_per_second =
-      result.seconds > 0 ? static_cast<double>(tokens) / result.seconds : 0;
-  result.skipped = outcome.skip;
+  const double seconds =
+      std::max(0.0, absl::ToDoubleSeconds(now - step_start_) -
+                        outcome.evaluation_seconds);
+  StepCommitted event = CommittedStep(step_, outcome, seconds);
+  last_commit_ = CommitMessage(event.result);
   output->events.push_back(std::move(event));
-
-  v1::CoordinatorMessage message;
-  v1::StepCommit* commit = message.mutable_step_commit();
-  commit->set_job_id(job_id_);
-  commit->set_step(step_);
-  commit->set_skip(outcome.skip);
-  commit->set_clip_factor(outcome.clip_factor);
-  commit->set_learning_rate(outcome.learning_rate);
-  Broadcast(message, output);
+  Broadcast(*last_commit_, output);
   EnterStep(step_ + 1);
   PassBoundary(now, output);
   return absl::OkStatus();

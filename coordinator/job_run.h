@@ -2,6 +2,7 @@
 #define STAGECOACH_COORDINATOR_JOB_RUN_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -14,6 +15,7 @@
 #include "base/ids.h"
 #include "coordinator/event.h"
 #include "coordinator/planned_job.h"
+#include "coordinator/step_outcome.h"
 #include "stagecoach/v1/session.pb.h"
 
 namespace stagecoach::coordinator {
@@ -21,20 +23,28 @@ namespace stagecoach::coordinator {
 // One placement of one job, from Assign to the last worker that let go: what to
 // say to the workers next, given their answers.
 //
+//                ┌────────── RESUMING ───────────────────┐
+//       ┌────────┴───┬─────────────┬────────────┐        │
+//       ▼            ▼             ▼            ▼        ▼
 //   PROFILING ─▶ ASSIGNING ─▶ CONNECTING ─▶ STEPPING ─▶ FINISHING
 //       │            │             │            │           │
 //       └────────────┴─────────────┼────────────┴───────────┘
 //                                  ▼
-//                              RELEASING
+//                              RELEASING   (from RESUMING too)
 //
 // PROFILING only where the plan is provisional: one worker measures the model,
-// and the caller plans again and calls Assign.
+// and the caller plans again and calls Assign. STEPPING goes back to ASSIGNING
+// for another schedule.
+//
+// RESUMING: taken over from an earlier life of the coordinator; which phase it
+// is follows once every worker has said what it holds.
 //
 // Decides nothing about the health of workers and keeps no clock. Pure in that
 // it only returns what should happen. Thread-compatible.
 class JobRun {
  public:
   enum class Phase {
+    kResuming,
     kProfiling,
     kAssigning,
     kConnecting,
@@ -65,18 +75,40 @@ class JobRun {
          std::shared_ptr<const PlannedJob> planned,
          std::vector<Member> members);
 
+  // What an earlier life of the coordinator has recorded of the placement.
+  struct Recorded {
+    bool running = false;    // else it was still being placed
+    bool releasing = false;  // else its outcome was open
+    // The one that waits for a step boundary.
+    std::shared_ptr<const PlannedJob> next_plan;
+    int64_t steps = 0;  // those before the first one included
+    std::optional<StepRecord> last_step;
+    int64_t checkpoint_step = 0;  // the last that was stored, or failed
+    // By worker index: it holds stages; it has finished, and its parameters.
+    std::vector<bool> holding;
+    std::vector<bool> finished;
+    std::vector<std::vector<v1::ParameterDigest>> parameters;
+    std::vector<std::vector<MicrobatchLossSum>> evaluation_losses;
+  };
+
   // Assign, or Profile, to every worker.
   Output Start();
+  // Instead of Start. Nothing is said before the workers have.
+  void TakeOver(const Recorded& recorded);
   // Assign to every worker, with the plan that the profile gave. Ignored unless
   // PROFILING: the job may have ended meanwhile.
   Output Assign(std::shared_ptr<const PlannedJob> planned);
   // From the next step boundary on the job runs this plan. Its stages must lie
-  // where the present ones do. Of two, the later one counts.
+  // where the present ones do. Of two, the later one counts; null: none. Not
+  // while IsChangingPlan.
   void Reschedule(std::shared_ptr<const PlannedJob> planned) {
     next_plan_ = std::move(planned);
   }
+  // The worker's session ended; it may come back and tell what it holds.
+  void OnAway(int worker);
   // An answer of a worker that passed its fence: Assigned, Connected, Prepared,
-  // Applied, Finished or Released. Answers that cross an Abort are ignored.
+  // Applied, Finished, Released, KeptStep or Resumed. Answers that cross an
+  // Abort are ignored.
   Output OnMessage(int worker, const v1::WorkerMessage& message,
                    absl::Time now);
   // A checkpoint at the next step boundary; returns the number of updates that
@@ -88,6 +120,12 @@ class JobRun {
   // The worker holds nothing any more: it let go or is dead.
   void OnGone(int worker) { holding_.erase(worker); }
 
+  // The workers change over to another plan, or it is not known whether they
+  // do.
+  bool IsChangingPlan() const {
+    return rescheduled_ || phase_ == Phase::kResuming;
+  }
+
   const std::string& job_id() const { return job_id_; }
   Epoch epoch() const { return epoch_; }
   Phase phase() const { return phase_; }
@@ -96,6 +134,12 @@ class JobRun {
   const std::set<int>& holding() const { return holding_; }
 
  private:
+  // What a worker has told at the beginning of a session.
+  struct Report {
+    std::map<int64_t, v1::KeptStep> kept;  // by step
+    std::optional<v1::Resumed> resumed;    // the last of it
+  };
+
   absl::Status OnProfiled(int worker, const v1::Profiled& profiled);
   absl::Status OnAssigned(int worker, const v1::Assigned& assigned);
   absl::Status OnConnected(int worker, const v1::Connected& connected);
@@ -119,6 +163,34 @@ class JobRun {
                                   absl::Time now, Output* output);
   bool CheckpointDue() const;
   void StartCheckpoint(Output* output);
+  void NoteWritten(int worker, const v1::CheckpointWritten& written);
+  // What a worker that came back says about the checkpoint under way.
+  void CatchUpCheckpoint(int worker, const v1::Resumed& resumed);
+  // Once all have written: asks the sealer, or takes the answer that it gave
+  // before its session ended.
+  void Seal(Output* output);
+  absl::Status SealAgain(absl::Time now, Output* output);
+  v1::CoordinatorMessage WriteMessage() const;
+
+  // job_run_resume.cc
+  absl::Status OnKeptStep(int worker, const v1::KeptStep& kept);
+  absl::Status OnResumed(int worker, const v1::Resumed& resumed, absl::Time now,
+                         Output* output);
+  // Brings one worker to where the others are.
+  absl::Status CatchUp(int worker, Output* output);
+  absl::Status CatchUpSteps(int worker, const Report& report, Output* output);
+  absl::Status CatchUpFinish(int worker, const v1::Resumed& resumed,
+                             Output* output);
+  // Once all have reported: finds the phase, then all catch up.
+  absl::Status ResumeTogether(absl::Time now, Output* output);
+  absl::Status FindStep(Output* output);
+  // The checkpoint that was under way, or is due at this boundary.
+  void FindCheckpoint();
+  void FindPlan();
+  bool AllHaveAssigned() const;
+  // Records a step whose outcome only the workers know.
+  absl::Status RecordAgain(int64_t step, Output* output);
+  void RestoreFinished();
 
   // Marks that `worker` has answered; kInternal the second time or in another
   // phase.
@@ -136,6 +208,13 @@ class JobRun {
   // Every worker has applied the last step, and another plan waits.
   void ChangePlan(Output* output);
   void EnterStepping(absl::Time now, Output* output);
+  StepCommitted CommittedStep(int64_t step, const StepOutcome& outcome,
+                              double seconds) const;
+  v1::CoordinatorMessage ProfileFor(int worker) const;
+  v1::CoordinatorMessage RescheduleMessage() const;
+  v1::CoordinatorMessage StepBeginMessage() const;
+  v1::CoordinatorMessage FinishMessage() const;
+  v1::CoordinatorMessage CommitMessage(const StepRecord& result) const;
   absl::Status CommitStep(absl::Time now, Output* output);
   absl::Status Succeed(Output* output);
   void Broadcast(const v1::CoordinatorMessage& message, Output* output) const;
@@ -160,6 +239,7 @@ class JobRun {
   std::shared_ptr<const PlannedJob> next_plan_;
   bool rescheduled_ = false;  // edges are opened for another plan
   absl::Time step_start_;
+  std::optional<v1::CoordinatorMessage> last_commit_;  // of step_ - 1
   std::vector<v1::Prepared> prepared_;  // of this step, by worker
   std::vector<int64_t> applied_;        // steps that each worker has applied
   // After the last step, by worker.
@@ -170,6 +250,8 @@ class JobRun {
     std::vector<v1::CheckpointFile> files;
     std::string error;  // the first
     int culprit = 0;    // whose it was
+    // Told again by the sealer, who came back before all had.
+    std::optional<v1::CheckpointSealed> sealed;
   };
   std::optional<Checkpoint> checkpoint_;  // under way: at most one
   bool checkpoint_requested_ = false;
@@ -177,6 +259,12 @@ class JobRun {
   bool step_held_ = false;
   // Of each parameter, and which worker reported it.
   std::vector<std::pair<v1::ParameterDigest, int>> parameters_;
+
+  const int64_t first_step_;
+  Recorded recorded_;
+  std::vector<Report> reports_;  // by worker
+  // What workers said after their report, while others had not reported yet.
+  std::vector<std::pair<int, v1::WorkerMessage>> deferred_;
 };
 
 // SHA-256 over "name\0dtype\0shape\0sha256\n" of each parameter in the given

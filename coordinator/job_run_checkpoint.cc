@@ -42,10 +42,14 @@ void JobRun::StartCheckpoint(Output* output) {
   checkpoint_requested_ = false;
   checkpoint_.emplace();
   checkpoint_->step = step_;
+  Broadcast(WriteMessage(), output);
+}
+
+v1::CoordinatorMessage JobRun::WriteMessage() const {
   v1::CoordinatorMessage message;
   message.mutable_write_checkpoint()->set_job_id(job_id_);
-  message.mutable_write_checkpoint()->set_step(step_);
-  Broadcast(message, output);
+  message.mutable_write_checkpoint()->set_step(checkpoint_->step);
+  return message;
 }
 
 absl::Status JobRun::OnCheckpointWritten(int worker,
@@ -54,11 +58,18 @@ absl::Status JobRun::OnCheckpointWritten(int worker,
   if (!checkpoint_.has_value() || checkpoint_->step != written.step()) {
     return absl::OkStatus();
   }
-  if (!checkpoint_->written.insert(worker).second) {
+  if (checkpoint_->written.count(worker) > 0) {
     return absl::InternalError(
         absl::StrCat("wrote the checkpoint of step ", written.step(),
                      " twice; are all workers of one build?"));
   }
+  NoteWritten(worker, written);
+  if (checkpoint_->written.size() == members_.size()) Seal(output);
+  return absl::OkStatus();
+}
+
+void JobRun::NoteWritten(int worker, const v1::CheckpointWritten& written) {
+  checkpoint_->written.insert(worker);
   checkpoint_->files.insert(checkpoint_->files.end(), written.files().begin(),
                             written.files().end());
   if (!written.error().empty() && checkpoint_->error.empty()) {
@@ -67,7 +78,9 @@ absl::Status JobRun::OnCheckpointWritten(int worker,
                      ": ", written.error());
     checkpoint_->culprit = worker;
   }
-  if (checkpoint_->written.size() < members_.size()) return absl::OkStatus();
+}
+
+void JobRun::Seal(Output* output) {
   v1::CoordinatorMessage message;
   v1::SealCheckpoint* seal = message.mutable_seal_checkpoint();
   seal->set_job_id(job_id_);
@@ -78,7 +91,35 @@ absl::Status JobRun::OnCheckpointWritten(int worker,
                                   checkpoint_->files.end());
   }
   output->messages.emplace_back(kSealer, std::move(message));
-  return absl::OkStatus();
+}
+
+void JobRun::CatchUpCheckpoint(int worker, const v1::Resumed& resumed) {
+  if (!checkpoint_.has_value()) return;
+  const int64_t step = checkpoint_->step;
+  if (resumed.has_checkpoint_written() &&
+      resumed.checkpoint_written().step() == step &&
+      checkpoint_->written.count(worker) == 0) {
+    NoteWritten(worker, resumed.checkpoint_written());
+  }
+  if (worker == kSealer && resumed.has_checkpoint_sealed() &&
+      resumed.checkpoint_sealed().step() == step) {
+    checkpoint_->sealed = resumed.checkpoint_sealed();
+  }
+}
+
+// The sealer does nothing the second time.
+absl::Status JobRun::SealAgain(absl::Time now, Output* output) {
+  if (!checkpoint_.has_value() ||
+      checkpoint_->written.size() < members_.size()) {
+    return absl::OkStatus();
+  }
+  if (!checkpoint_->sealed.has_value()) {
+    Seal(output);
+    return absl::OkStatus();
+  }
+  // A copy: it ends with the checkpoint.
+  const v1::CheckpointSealed sealed = *checkpoint_->sealed;
+  return OnCheckpointSealed(sealed, now, output);
 }
 
 absl::Status JobRun::OnCheckpointSealed(const v1::CheckpointSealed& sealed,

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "base/process.h"
 #include "base/version.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/journal/sqlite_journal.h"
 
 namespace stagecoach::coordinator {
 namespace {
@@ -29,9 +31,15 @@ examples:
       takes a free port and prints "listening on 127.0.0.1:PORT"
   stagecoach-coordinator --listen unix:/run/stagecoach.sock
   stagecoach-coordinator --heartbeat 200ms --suspect 1s --dead 3s
+  stagecoach-coordinator --data-directory /var/lib/stagecoach
+      jobs, workers and commands outlive it: when it is started again, workers
+      come back and running steps go on
+  stagecoach-coordinator check /var/lib/stagecoach
+  stagecoach-coordinator repair /var/lib/stagecoach
 
-exit codes: 0 stopped by a signal, 1 internal, 2 usage or address,
-4 not allowed to listen there, 6 the port is taken)";
+exit codes: 0 stopped by a signal, 1 internal, the disk, a damaged journal,
+2 usage or address, 4 not allowed to listen there, 6 the port is taken, or the
+data directory is in use)";
 
 // A shutdown that takes longer is ended by force.
 constexpr absl::Duration kShutdownLimit = absl::Seconds(9);
@@ -53,6 +61,8 @@ int ExitCodeOf(const absl::Status& status) {
 
 struct Flags {
   std::string listen = "127.0.0.1:7070";
+  std::string data_directory;
+  size_t keep_jobs = ControllerOptions().keep_jobs;
   bool allow_plaintext = false;
   std::string heartbeat = "500ms";
   std::string suspect = "2s";
@@ -89,6 +99,14 @@ void AddFlags(CLI::App* app, Flags* flags) {
   app->add_flag("--allow-plaintext", flags->allow_plaintext,
                 "listen beyond this machine without encryption or "
                 "authentication");
+  app->add_option("--data-directory", flags->data_directory,
+                  "where jobs and commands are kept; without it they end with "
+                  "this process")
+      ->type_name("DIR");
+  app->add_option("--keep-jobs", flags->keep_jobs,
+                  "how many finished jobs are remembered")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   const CLI::Validator duration(CheckDuration, "DURATION");
   app->add_option("--heartbeat", flags->heartbeat,
                   "how often workers report that they live")
@@ -122,9 +140,12 @@ Coordinator::Options ToOptions(const Flags& flags) {
   Coordinator::Options options;
   options.listen = flags.listen;
   options.allow_plaintext = flags.allow_plaintext;
+  options.data_directory = flags.data_directory;
+  options.controller.keep_jobs = flags.keep_jobs;
   options.controller.heartbeat = ToDuration(flags.heartbeat);
   options.controller.suspect = ToDuration(flags.suspect);
   options.controller.dead = ToDuration(flags.dead);
+  options.controller.reconnect_wait = options.controller.dead;
   return options;
 }
 
@@ -136,16 +157,34 @@ void StartLog(const Flags& flags) {
   InitLog(log);
 }
 
-// Serves until a signal comes; a second signal ends the process at once.
+// What the flags say of a data directory, in one line.
+int Maintain(const absl::StatusOr<std::string>& result) {
+  if (result.ok()) {
+    std::printf("%s\n", result->c_str());
+    return 0;
+  }
+  std::fprintf(stderr, "stagecoach-coordinator: %s\n",
+               std::string(result.status().message()).c_str());
+  return ExitCodeOf(result.status());
+}
+
+// Serves until a signal comes, or the journal fails; a second signal ends the
+// process at once.
 int Serve(const Flags& flags) {
   // Lives for ever, as the thread that waits for signals does.
   static auto* const stop = new Notification;
+  static std::atomic<bool> failed = false;
   OnTerminationSignal([](int signal) {
     if (stop->HasBeenNotified()) std::_Exit(128 + signal);
     stop->Notify();
   });
+  Coordinator::Options options = ToOptions(flags);
+  options.controller.on_failure = [](const absl::Status& /*status*/) {
+    failed = true;
+    if (!stop->HasBeenNotified()) stop->Notify();
+  };
   absl::StatusOr<std::unique_ptr<Coordinator>> coordinator =
-      Coordinator::Start(ToOptions(flags));
+      Coordinator::Start(options);
   if (!coordinator.ok()) {
     std::fprintf(stderr, "stagecoach-coordinator: %s\n",
                  std::string(coordinator.status().message()).c_str());
@@ -164,7 +203,7 @@ int Serve(const Flags& flags) {
   (*coordinator)->Shutdown();
   coordinator->reset();
   done->Notify();
-  return 0;
+  return failed ? 1 : 0;
 }
 
 int Main(int argc, char** argv) {
@@ -172,6 +211,14 @@ int Main(int argc, char** argv) {
                "stagecoach-coordinator");
   Flags flags;
   AddFlags(&app, &flags);
+  std::string checked;
+  std::string repaired;
+  app.add_subcommand("check", "say whether a data directory is sound")
+      ->add_option("DIR", checked)
+      ->required();
+  app.add_subcommand("repair", "cut off the damaged end of a journal")
+      ->add_option("DIR", repaired)
+      ->required();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -179,6 +226,8 @@ int Main(int argc, char** argv) {
   }
   DieWithParent(flags.parent);
   StartLog(flags);
+  if (!checked.empty()) return Maintain(CheckDataDirectory(checked));
+  if (!repaired.empty()) return Maintain(RepairDataDirectory(repaired));
   return Serve(flags);
 }
 

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -141,6 +142,48 @@ TEST_F(CoordinatorProcessTest, ListeningBeyondTheMachineIsNotAllowed) {
   EXPECT_EQ(ExitCode({"--listen", "0.0.0.0:0"}), 4);
   EXPECT_EQ(Lines(Stderr()), 1) << Stderr();
   EXPECT_TRUE(absl::StrContains(Stderr(), "--allow-plaintext")) << Stderr();
+}
+
+TEST_F(CoordinatorProcessTest, ADataDirectoryBelongsToOne) {
+  const std::string data = stderr_file_ + ".data";
+  ChildProcess first =
+      Spawn({"--listen", "127.0.0.1:0", "--data-directory", data});
+  ASSERT_NE(Listening(first), "");
+  const std::string before = Stderr();
+  EXPECT_EQ(ExitCode({"--listen", "127.0.0.1:0", "--data-directory", data}), 6);
+  const std::string text = Stderr().substr(before.size());
+  EXPECT_EQ(Lines(text), 1) << text;
+  EXPECT_TRUE(
+      absl::StrContains(text, absl::StrCat("process ", first.pid(), " on ")))
+      << text;
+  EXPECT_EQ(ExitCode({"check", data}), 6);
+  first.Stop(absl::Seconds(10));
+  EXPECT_EQ(ExitCode({"check", data}), 0);
+  std::filesystem::remove_all(data);
+}
+
+TEST_F(CoordinatorProcessTest, ADamagedJournalIsRefusedAndRepaired) {
+  const std::string data = stderr_file_ + ".data";
+  const std::vector<std::string> serve = {"--listen", "127.0.0.1:0",
+                                          "--data-directory", data};
+  ChildProcess first = Spawn(serve);
+  ASSERT_NE(Listening(first), "");
+  first.Stop(absl::ZeroDuration());
+  std::ofstream(data + "/mark") << "nonsense";
+  const std::string before = Stderr();
+  EXPECT_EQ(ExitCode(serve), 1);
+  EXPECT_TRUE(absl::StrContains(
+      Stderr().substr(before.size()),
+      absl::StrCat("`stagecoach-coordinator check ", data, "`")))
+      << Stderr();
+  EXPECT_EQ(ExitCode({"check", data}), 1);
+  EXPECT_TRUE(
+      absl::StrContains(Stderr(), "stagecoach-coordinator repair " + data));
+  EXPECT_EQ(ExitCode({"repair", data}), 0);
+  ChildProcess again = Spawn(serve);
+  EXPECT_NE(Listening(again), "");
+  again.Stop(absl::Seconds(10));
+  std::filesystem::remove_all(data);
 }
 
 TEST_F(CoordinatorProcessTest, TellsItsVersionAndHelp) {

@@ -8,6 +8,8 @@
 #include "base/sha256.h"
 #include "base/status.h"
 #include "job/parse.h"
+#include "job/schedule_source.h"
+#include "job/spec_proto.h"
 #include "schedule/formats/formats.h"
 
 namespace stagecoach::coordinator {
@@ -49,6 +51,41 @@ absl::StatusOr<PlannedJob> PlanForWorkers(const job::JobSpec& spec,
 std::string ScheduleNameOf(const PlannedJob& planned) {
   return planned.plan.provisional ? planned.spec.pipeline.schedule
                                   : planned.plan.schedule.kind;
+}
+
+absl::StatusOr<PlannedJob> PlanSpec(const v1::JobSpec& spec,
+                                    const job::ModelProfile* profile,
+                                    const Planner& planner) {
+  SC_ASSIGN_OR_RETURN(const job::JobSpec parsed, job::FromProto(spec));
+  return PlanForWorkers(parsed, profile, planner);
+}
+
+absl::StatusOr<job::JobSpec> SpecUnder(const PlannedJob& planned,
+                                       const std::string& schedule,
+                                       int64_t send_budget) {
+  job::JobSpec spec = planned.spec;
+  job::PipelineSpec& pipeline = spec.pipeline;
+  pipeline.schedule = schedule;
+  pipeline.stages_per_worker = planned.plan.schedule.stages_per_worker;
+  if (send_budget < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("send budget ", send_budget, ": must be at least 1"));
+  }
+  pipeline.send_budget =
+      send_budget > 0 ? send_budget : planned.plan.schedule.send_budget;
+  pipeline.split.clear();
+  for (const job::StageLayers& stage : planned.plan.stages) {
+    pipeline.split.push_back(stage.end - stage.begin);
+  }
+  if (job::IsAutoSchedule(pipeline.schedule)) {
+    return absl::InvalidArgumentError(
+        "\"auto\" is for jobs that start; name a schedule");
+  }
+  if (job::IsScheduleFile(pipeline.schedule)) return spec;
+  SC_RETURN_IF_ERROR(job::CheckScheduleKind(pipeline.schedule));
+  SC_RETURN_IF_ERROR(
+      job::CheckStagesPerWorker(pipeline.schedule, pipeline.stages_per_worker));
+  return spec;
 }
 
 std::vector<StagePlan> StagePlansOf(const job::JobPlan& plan) {

@@ -38,6 +38,18 @@ absl::StatusOr<PlannedJob> PlanForWorkers(const job::JobSpec& spec,
 // What people are told: a kind, or "auto" while that is not decided.
 std::string ScheduleNameOf(const PlannedJob& planned);
 
+// The same of a spec as it came over the wire.
+absl::StatusOr<PlannedJob> PlanSpec(const v1::JobSpec& spec,
+                                    const job::ModelProfile* profile,
+                                    const Planner& planner);
+
+// The spec of a running job under another schedule (a kind or a file) and send
+// budget (0: as before): its stages keep their layers. kInvalidArgument for
+// what a running job cannot take.
+absl::StatusOr<job::JobSpec> SpecUnder(const PlannedJob& planned,
+                                       const std::string& schedule,
+                                       int64_t send_budget);
+
 // The part of a plan that the coordinator's state keeps, by stage.
 std::vector<StagePlan> StagePlansOf(const job::JobPlan& plan);
 

@@ -211,8 +211,8 @@ void ToProto(const JobHistoryEntry& entry, const JobRecord& job,
   proto->set_revision(entry.revision);
   proto->set_unix_microseconds(absl::ToUnixMicros(entry.at));
   proto->set_kind(entry.kind);
-  if (entry.step >= 0 && entry.step < static_cast<int64_t>(job.steps.size())) {
-    ToProto(job.steps[static_cast<size_t>(entry.step)],
+  if (entry.step >= job.first_step && entry.step < job.steps_committed()) {
+    ToProto(job.steps[static_cast<size_t>(entry.step - job.first_step)],
             proto->mutable_result());
   }
   if (entry.details == nullptr) return;

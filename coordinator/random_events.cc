@@ -9,7 +9,7 @@ namespace stagecoach::coordinator {
 EventBody RandomEvents::WorkerBody() {
   switch (random_() % 6) {
     case 0:
-      return WorkerSuspected{Worker()};
+      return WorkerSuspected{Worker(), Text()};
     case 1:
       return WorkerAnswered{Worker()};
     case 2:
@@ -24,24 +24,43 @@ EventBody RandomEvents::WorkerBody() {
   }
 }
 
+WorkerReleased RandomEvents::Released(const std::string& job) {
+  WorkerReleased event;
+  event.worker = Worker();
+  event.job_id = job;
+  event.memory = Memory();
+  event.finished = random_() % 2 == 0;
+  event.parameters.resize(event.finished ? 2 : 0);
+  event.evaluation_losses.resize(event.finished ? 3 : 0);
+  return event;
+}
+
 EventBody RandomEvents::Body(const ClusterState& state) {
   const std::string job = Job();
-  switch (random_() % 18) {
+  switch (random_() % 20) {
+    case 18:
+      return random_() % 2 == 0 ? EventBody(JobForgotten{job})
+                                : EventBody(CoordinatorStarted{Term(
+                                      static_cast<int64_t>(random_() % 50))});
+    case 19:
+      return JobRescheduleRequested{job, Text(), 1};
     case 16: {
       JobReplanned event;
       event.job_id = job;
       event.schedule = Text();
+      event.schedule_id = Text();
       event.stages.resize(2);
       event.profile.set_copy_seconds(static_cast<double>(random_()));
       return event;
     }
     case 17:
-      return JobRescheduled{job, Text(), Text(), 2, Text(), {Text()}, {3, 4}};
+      return JobRescheduled{job, Text(), Text(),   Text(),
+                            1,   Text(), {Text()}, {3, 4}};
     case 0:
     case 1:
       return WorkerBody();
     case 2:
-      return WorkerReleased{Worker(), job, Memory()};
+      return Released(job);
     case 3:
       return JobSubmitted{job, random_() % 2 == 0 ? "" : Text(), TinySpec(2),
                           random_() % 4 == 0};
@@ -52,6 +71,11 @@ EventBody RandomEvents::Body(const ClusterState& state) {
       event.job_id = job;
       event.stages.resize(2);
       event.stages[1].output_bytes = static_cast<int64_t>(random_() % 100);
+      event.schedule_id = Text();
+      if (random_() % 3 == 0) {
+        event.first_step = 2;
+        event.checkpoint = Text();
+      }
       return event;
     }
     case 6:
@@ -71,6 +95,7 @@ EventBody RandomEvents::Body(const ClusterState& state) {
       event.job_id = job;
       event.result.step = NextStep(state, job);
       event.result.loss = static_cast<double>(random_()) / 3;
+      if (random_() % 2 == 0) event.result.evaluation_loss = 1.0 / 3;
       event.busy_nanoseconds = {static_cast<int64_t>(random_() % 50), 1};
       return event;
     }
@@ -85,7 +110,7 @@ EventBody RandomEvents::Body(const ClusterState& state) {
       return random_() % 2 == 0 ? EventBody(JobFailed{job})
                                 : EventBody(JobCancelRequested{job, Text()});
     default:
-      return random_() % 3 == 0 ? EventBody(JobSucceeded{job, {}, Text(), {}})
+      return random_() % 3 == 0 ? EventBody(JobSucceeded{job, {}, Text(), 0.25})
                                 : EventBody(JobCancelled{job, Text()});
   }
 }

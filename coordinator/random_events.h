@@ -49,11 +49,12 @@ class RandomEvents {
   int64_t NextStep(const ClusterState& state, const std::string& id) {
     const JobRecord* job = state.FindJob(id);
     if (job == nullptr || random_() % 8 == 0) return random_() % 3;
-    return static_cast<int64_t>(job->steps.size());
+    return job->steps_committed();
   }
 
   EventBody Body(const ClusterState& state);
   EventBody WorkerBody();
+  WorkerReleased Released(const std::string& job);
 
   std::mt19937 random_;
   absl::Time at_ = absl::UnixEpoch();

@@ -71,6 +71,11 @@ double ComputeSeconds(const Reports& reports) {
 
 }  // namespace
 
+double ClipFactorOf(const job::TrainingSpec& training, bool skip,
+                    double grad_norm) {
+  return skip ? 1 : job::ClipFactor(training.gradient_clip, grad_norm);
+}
+
 bool EvaluationIsDue(const job::JobSpec& spec, int64_t step) {
   if (spec.evaluation.path.empty()) return false;
   return step % spec.evaluation.every_steps == 0 || step == spec.training.steps;
@@ -118,9 +123,7 @@ absl::StatusOr<StepOutcome> DecideStep(const job::JobSpec& spec, int64_t step,
     outcome.busy_nanoseconds.push_back(report.busy_nanoseconds());
   }
   outcome.learning_rate = job::LearningRateAt(training, step);
-  outcome.clip_factor =
-      outcome.skip ? 1
-                   : job::ClipFactor(training.gradient_clip, outcome.grad_norm);
+  outcome.clip_factor = ClipFactorOf(training, outcome.skip, outcome.grad_norm);
   outcome.compute_seconds = ComputeSeconds(reports);
   return outcome;
 }

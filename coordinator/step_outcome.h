@@ -38,6 +38,10 @@ absl::StatusOr<StepOutcome> DecideStep(const job::JobSpec& spec, int64_t step,
                                        const std::vector<v1::Prepared>& reports,
                                        int* culprit);
 
+// What the gradients of a step are scaled by: 1 for one that is skipped.
+double ClipFactorOf(const job::TrainingSpec& training, bool skip,
+                    double grad_norm);
+
 // Whether an evaluation comes before this step; `training.steps`: after the
 // last one.
 bool EvaluationIsDue(const job::JobSpec& spec, int64_t step);

@@ -42,7 +42,7 @@ inline constexpr ChannelSetting kChannelSettings[] = {
     {GRPC_ARG_ENABLE_HTTP_PROXY, 0},
     {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100},
     {GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1'000},
-    {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000},
+    {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000},
 };
 
 }  // namespace stagecoach::rpc

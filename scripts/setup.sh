@@ -24,7 +24,8 @@ BUILD_PACKAGES=(
   bazel-bootstrap g++ lld pkg-config unzip ca-certificates python3 python3-pip
   protobuf-compiler protobuf-compiler-grpc
   libabsl-dev libbenchmark-dev libcli11-dev libgmock-dev libgrpc++-dev libgtest-dev
-  libprotobuf-dev libspdlog-dev libssl-dev libtomlplusplus-dev nlohmann-json3-dev
+  libprotobuf-dev libspdlog-dev libsqlite3-dev libssl-dev libtomlplusplus-dev nlohmann-json3-dev
+  zlib1g-dev
 )
 DEV_PACKAGES=(
   clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev gcovr git shellcheck
