@@ -14,8 +14,11 @@
 namespace stagecoach::client {
 
 constexpr absl::Duration kCallTimeout = absl::Seconds(5);
-// How long a lost coordinator is waited for while a job is followed.
-constexpr absl::Duration kReconnectPatience = absl::Seconds(5);
+// How long a lost coordinator is waited for while a job is followed: one that is
+// started again needs a moment.
+constexpr absl::Duration kReconnectPatience = absl::Seconds(10);
+// And when it is told something.
+constexpr absl::Duration kCommandPatience = absl::Seconds(2);
 constexpr absl::Duration kReconnectPause = absl::Milliseconds(200);
 // Every call has a deadline: a stream is opened anew after this time.
 constexpr absl::Duration kStreamLife = absl::Hours(1);

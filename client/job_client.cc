@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <random>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
 #include "base/clock.h"
 #include "client/calls.h"
 #include "rpc/channel.h"
@@ -25,6 +27,23 @@ std::string NewRequestId() {
     absl::StrAppendFormat(&id, "%08x", static_cast<uint32_t>(device()));
   }
   return id;
+}
+
+// Makes the call, and again while the coordinator cannot be reached: only for
+// calls that do no more the second time.
+grpc::Status Repeatedly(
+    const std::function<grpc::Status(grpc::ClientContext*)>& call) {
+  const absl::Time give_up = Now() + kCommandPatience;
+  while (true) {
+    grpc::ClientContext context;
+    SetTimeout(&context, kCallTimeout);
+    grpc::Status status = call(&context);
+    if (status.error_code() != grpc::StatusCode::UNAVAILABLE ||
+        Now() >= give_up) {
+      return status;
+    }
+    absl::SleepFor(kReconnectPause);
+  }
 }
 
 }  // namespace
@@ -61,10 +80,10 @@ absl::StatusOr<std::string> JobClient::Submit(const v1::JobSpec& spec,
   request.set_request_id(NewRequestId());
   *request.mutable_spec() = spec;
   request.set_resume(resume);
-  grpc::ClientContext context;
-  SetTimeout(&context, kCallTimeout);
   v1::SubmitJobResponse response;
-  const grpc::Status status = jobs_->SubmitJob(&context, request, &response);
+  const grpc::Status status = Repeatedly([&](grpc::ClientContext* context) {
+    return jobs_->SubmitJob(context, request, &response);
+  });
   if (!status.ok()) return ToStatus(status);
   return response.job_id();
 }
@@ -95,10 +114,10 @@ absl::StatusOr<v1::Job> JobClient::Cancel(const std::string& job_id,
   auto request = Versioned<v1::CancelJobRequest>();
   request.set_job_id(job_id);
   request.set_reason(reason);
-  grpc::ClientContext context;
-  SetTimeout(&context, kCallTimeout);
   v1::CancelJobResponse response;
-  const grpc::Status status = jobs_->CancelJob(&context, request, &response);
+  const grpc::Status status = Repeatedly([&](grpc::ClientContext* context) {
+    return jobs_->CancelJob(context, request, &response);
+  });
   if (!status.ok()) return ToStatus(status);
   return std::move(*response.mutable_job());
 }

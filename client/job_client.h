@@ -18,7 +18,8 @@
 
 namespace stagecoach::client {
 
-// Speaks to one coordinator. Calls block, each at most 5 s but for Watch. A
+// Speaks to one coordinator. Calls block, each at most 5 s but for Watch; Submit
+// and Cancel are repeated for 2 s while the coordinator cannot be reached. A
 // coordinator that cannot be reached or does not answer is kUnavailable with
 // one line that says what to do; other codes are the services' own.
 // Thread-compatible.
@@ -50,7 +51,7 @@ class JobClient {
   // Follows a job into `view` until it has ended, and calls `on_change` after
   // each change with what the event brought. Goes on from where it was after a
   // connection was lost, and gives up (kUnavailable) when none came back for
-  // 5 s. kCancelled as soon as `interrupt` is raised, kDeadlineExceeded at
+  // 10 s. kCancelled as soon as `interrupt` is raised, kDeadlineExceeded at
   // `deadline` (of Clock::Real()).
   absl::Status Watch(const std::string& job_id, absl::Time deadline,
                      Interrupt* interrupt, JobView* view,

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "base/bytes.h"
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "job/parse.h"
@@ -181,22 +182,10 @@ bool Session::IsCurrent(Epoch epoch) const {
   return state_ != SessionState::kIdle && held_.epoch == epoch;
 }
 
-void Session::OnConnected() {
-  // A coordinator places jobs on whoever registers: not before the placement of
-  // an earlier stream is gone.
-  registration_due_ = true;
-  RegisterIfIdle();
-}
-
-void Session::RegisterIfIdle() {
-  if (!registration_due_ || state_ != SessionState::kIdle) return;
-  registration_due_ = false;
-  v1::WorkerMessage message;
-  *message.mutable_register_() = options_.registration;
-  Send(std::move(message));
-}
-
 void Session::Send(v1::WorkerMessage message) {
+  // Before that the coordinator would take it for part of an earlier session.
+  // What counts is told by Resume.
+  if (!welcomed_ && !message.has_register_()) return;
   v1::Fence* fence = message.mutable_fence();
   fence->set_term(term_.value());
   fence->set_incarnation(options_.incarnation.value());
@@ -272,18 +261,6 @@ void Session::OnMessage(const v1::CoordinatorMessage& message) {
     case v1::CoordinatorMessage::MESSAGE_NOT_SET:
       LogWarning("empty message from the coordinator");
   }
-}
-
-void Session::OnWelcome(const v1::Welcome& welcome) {
-  if (options_.logs != nullptr) {
-    options_.logs->Restart(/*from_the_start=*/Term(welcome.term()) != term_);
-  }
-  term_ = Term(welcome.term());
-  // Epochs are counted by the coordinator: a new life of it starts afresh.
-  last_epoch_ = Epoch();
-  options_.on_welcome(welcome.heartbeat_milliseconds());
-  LogInfo(
-      absl::StrCat("registered with the coordinator, term ", welcome.term()));
 }
 
 absl::StatusOr<schedule::Schedule> Session::ScheduleOf(
@@ -392,6 +369,7 @@ void Session::SendProfiled(const job::ModelProfile* profile) {
   if (profile != nullptr) {
     job::ToProto(*profile, profiled->mutable_profile());
   }
+  *held_.answers.mutable_profiled() = *profiled;
   Send(std::move(message));
 }
 
@@ -410,11 +388,13 @@ void Session::OnAssign(const v1::Assign& assign, Epoch epoch) {
       !Expect(SessionState::kIdle, "Assign")) {
     return;
   }
+  SC_FAILPOINT("worker.assign");
   Transition(SessionState::kBuilding);
   last_epoch_ = epoch;
   held_ = Held();
   held_.job_id = assign.job_id();
   held_.epoch = epoch;
+  held_.answers.set_schedule_id(assign.schedule_id());
   for (const v1::JobPeer& peer : assign.peers()) {
     PeerAddress address;
     address.worker = peer.worker();
@@ -479,6 +459,7 @@ void Session::SendAssigned() {
   message.mutable_assigned()->set_job_id(held_.job_id);
   message.mutable_assigned()->set_receive_pool_bytes(
       held_.placement->receive_pool_bytes());
+  *held_.answers.mutable_assigned() = message.assigned();
   Send(std::move(message));
 }
 
@@ -508,6 +489,7 @@ void Session::OnConnect() {
             "connected: ", connected->edges().empty()
                                ? std::string("no edges")
                                : absl::StrJoin(connected->edges(), "; ")));
+        *held_.answers.mutable_connected() = *connected;
         Send(std::move(message));
       });
 }
@@ -530,6 +512,7 @@ void Session::OnReschedule(const v1::Reschedule& reschedule) {
   schedule_ = *schedule;
   schedule_id_ = reschedule.schedule_id();
   LogAboutJob(absl::StrCat("takes another schedule: ", schedule_.kind));
+  held_.answers.set_schedule_id(reschedule.schedule_id());
   options_.directory->Withdraw();
   OnEngine<absl::Status>(
       [schedule = *std::move(schedule),
@@ -544,6 +527,7 @@ void Session::OnReschedule(const v1::Reschedule& reschedule) {
 }
 
 void Session::OnStepBegin(const v1::StepBegin& begin) {
+  ForgetSteps(begin.recorded_steps());
   if (!Expect(SessionState::kReady, "StepBegin")) return;
   Transition(SessionState::kStepping);
   OnEngine<absl::StatusOr<v1::Prepared>>(
@@ -580,11 +564,15 @@ void Session::OnStepDone(Epoch epoch, absl::StatusOr<v1::Prepared> prepared) {
                             absl::Nanoseconds(prepared->busy_nanoseconds()))),
            fields);
   *message.mutable_prepared() = *std::move(prepared);
+  KeepPrepared(message.prepared());
+  SC_FAILPOINT("worker.prepared");
   Send(std::move(message));
 }
 
 void Session::OnStepCommit(const v1::StepCommit& commit) {
   if (!Expect(SessionState::kPrepared, "StepCommit")) return;
+  SC_FAILPOINT("worker.commit");
+  KeepOutcome(commit);
   // Ready at once: the engine works in order, so the next step may be queued
   // behind the update.
   Transition(SessionState::kReady);
@@ -603,6 +591,8 @@ void Session::OnStepCommit(const v1::StepCommit& commit) {
         v1::WorkerMessage message;
         message.mutable_applied()->set_job_id(held_.job_id);
         message.mutable_applied()->set_step(step);
+        held_.answers.set_applied_steps(step + 1);
+        SC_FAILPOINT("worker.applied");
         Send(std::move(message));
       });
 }
@@ -637,6 +627,7 @@ void Session::OnFinish(const v1::Finish& finish) {
         ToProto(options_.worker, held_.placement->Memory(),
                 finished->mutable_memory());
         options_.directory->Withdraw();
+        *held_.answers.mutable_finished() = *finished;
         LogAboutJob(absl::StrCat(
             "finished; at most ",
             FormatByteSize(finished->memory().allocated_bytes().peak()),
@@ -647,7 +638,7 @@ void Session::OnFinish(const v1::Finish& finish) {
         options_.engine->Add([placement = held_.placement] {});
         held_.placement.reset();
         Transition(SessionState::kIdle);
-        RegisterIfIdle();
+        Register();
       });
 }
 
@@ -685,6 +676,7 @@ void Session::Fail(const absl::Status& status) {
   failed->set_kind(KindOf(status, blamed));
   failed->set_blamed_worker(blamed);
   LogError(status.message(), FieldsOf(held_.job_id, held_.epoch));
+  *held_.answers.mutable_failed() = *failed;
   Send(std::move(message));
   if (held_.checkpoints != nullptr) held_.checkpoints->Cancel();
   if (held_.placement == nullptr) return;
@@ -723,21 +715,14 @@ void Session::SendReleased(const v1::WorkerMemory* memory) {
   v1::Released* released = message.mutable_released();
   released->set_job_id(held_.job_id);
   if (memory != nullptr) *released->mutable_memory() = *memory;
-  // A new stream's coordinator knows nothing of this placement.
+  *held_.answers.mutable_released() = *released;
   LogAboutJob("has let go of everything");
-  if (!registration_due_) {
-    SendRestOfLog();
-    Send(std::move(message));
-  }
+  SendRestOfLog();
+  Send(std::move(message));
   options_.engine->Add([placement = held_.placement] {});
   held_.placement.reset();
   Transition(SessionState::kIdle);
-  RegisterIfIdle();
-}
-
-void Session::OnDisconnected(const absl::Status& status) {
-  registration_due_ = false;
-  OnAbort(absl::StrCat("the session ended: ", status.message()));
+  Register();
 }
 
 void Session::SendHeartbeat() {

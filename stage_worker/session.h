@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -90,12 +91,16 @@ class Session : public std::enable_shared_from_this<Session> {
  public:
   explicit Session(const SessionOptions& options);
 
-  // A new stream is open: registers, once IDLE.
+  // A new stream is open: registers, with the placement that is held. Nothing
+  // else is sent before Welcome.
   void OnConnected();
   void OnMessage(const v1::CoordinatorMessage& message);
-  // The stream ended. A placement cannot go on without its coordinator yet: it
-  // is dropped.
+  // The stream ended. The placement goes on and waits for the next stream,
+  // unless the coordinator has ended this one with kAborted: then it is
+  // dropped, and the next registration waits until it is gone.
   void OnDisconnected(const absl::Status& status);
+  // Tells the coordinator that the process is about to end.
+  void SendLeaving(const std::string& reason);
   // Tells the coordinator where the engine is, and what was logged.
   void SendHeartbeat();
   // Drops what there is; `done` runs afterwards on the engine's executor.
@@ -113,6 +118,11 @@ class Session : public std::enable_shared_from_this<Session> {
     std::vector<PeerAddress> peers;
     int64_t steps = 0;  // of the whole job
     std::shared_ptr<CheckpointWriter> checkpoints;
+    int64_t sealing_step = 0;  // of the last SealCheckpoint
+    // For a coordinator that comes back: what was answered, and it may not have
+    // heard or recorded. Stays until the next placement.
+    v1::Resumed answers;
+    std::deque<v1::KeptStep> kept_steps;
   };
 
   bool PassesFence(const v1::CoordinatorMessage& message);
@@ -145,7 +155,14 @@ class Session : public std::enable_shared_from_this<Session> {
   // The placement cannot go on; tells the coordinator and stops it.
   void Fail(const absl::Status& status);
 
-  void RegisterIfIdle();
+  // session_resume.cc
+  void Register();
+  void Resume(const v1::Welcome& welcome);
+  void KeepPrepared(const v1::Prepared& prepared);
+  void KeepOutcome(const v1::StepCommit& commit);
+  // Steps whose outcome is known here and recorded by the coordinator.
+  void ForgetSteps(int64_t recorded_steps);
+
   void Transition(SessionState to);
   bool Expect(SessionState state, const char* message);
   // Whether the engine's answer still concerns the placement held now.
@@ -189,7 +206,12 @@ class Session : public std::enable_shared_from_this<Session> {
   // Ends the profile that runs; each has its own.
   std::shared_ptr<std::atomic<bool>> profile_cancelled_ =
       std::make_shared<std::atomic<bool>>(false);
+  // There is a stream, and nothing was said on it yet.
   bool registration_due_ = false;
+  // The coordinator has answered on this stream.
+  bool welcomed_ = false;
+  // It does not want the placement.
+  bool disowned_ = false;
   FenceCounters refused_;
   int64_t heartbeats_ = 0;
   // The last schedule that came, by its id.

@@ -31,6 +31,9 @@ bool Session::HoldsLivePlacement() const {
 // the engine in this order; the files are written while the engine goes on.
 void Session::OnWriteCheckpoint(const v1::WriteCheckpoint& write) {
   if (!Expect(SessionState::kReady, "WriteCheckpoint")) return;
+  held_.answers.set_checkpoint_step(write.step());
+  held_.answers.clear_checkpoint_written();
+  held_.answers.clear_checkpoint_sealed();
   using States = absl::StatusOr<std::vector<StageState>>;
   OnEngine<States>(
       [](Placement& placement) { return placement.ExportState(); },
@@ -65,6 +68,7 @@ void Session::SendWritten(Epoch epoch, int64_t step,
                             files.status().message()));
     written->set_error(std::string(files.status().message()));
   }
+  *held_.answers.mutable_checkpoint_written() = *written;
   Send(std::move(message));
 }
 
@@ -74,6 +78,9 @@ void Session::OnSealCheckpoint(const v1::SealCheckpoint& seal) {
                             SessionStateName(state_)));
     return;
   }
+  // Told again by a coordinator that cannot know that it was heard.
+  if (held_.sealing_step == seal.step()) return;
+  held_.sealing_step = seal.step();
   auto self = shared_from_this();
   const auto answer = [self, epoch = held_.epoch,
                        step = seal.step()](CheckpointWriter::Path path) {
@@ -106,6 +113,7 @@ void Session::SendSealed(Epoch epoch, int64_t step,
                             path.status().message()));
     sealed->set_error(std::string(path.status().message()));
   }
+  *held_.answers.mutable_checkpoint_sealed() = *sealed;
   Send(std::move(message));
 }
 

@@ -605,28 +605,197 @@ TEST_F(SessionTest, AbortInEveryStateEndsIdle) {
   EXPECT_EQ(allocator_.Stats().allocated_bytes.current, 0);
 }
 
-TEST_F(SessionTest, ALostCoordinatorEndsThePlacement) {
+TEST_F(SessionTest, ACoordinatorThatDisownsThePlacementEndsIt) {
   GetReady();
-  session_->OnDisconnected(absl::UnavailableError("gone"));
+  session_->OnDisconnected(absl::AbortedError("not mine"));
   RunEverything();
   EXPECT_EQ(session_->state(), SessionState::kIdle);
   EXPECT_EQ(allocator_.Stats().allocated_bytes.current, 0);
 }
 
 // Else a coordinator might place a job on a worker that cannot take it yet.
-TEST_F(SessionTest, RegistersAgainOnlyOnceThePlacementIsGone) {
+TEST_F(SessionTest, ADisownedWorkerRegistersOnlyOnceThePlacementIsGone) {
   GetReady();
-  session_->OnDisconnected(absl::UnavailableError("gone"));
+  session_->OnDisconnected(absl::AbortedError("not mine"));
   session_->OnConnected();
   EXPECT_EQ(session_->state(), SessionState::kReleasing);
   EXPECT_TRUE(sent_.empty());
   RunEverything();
-  EXPECT_TRUE(Next().has_register_());
+  const v1::WorkerMessage registration = Next();
+  EXPECT_TRUE(registration.has_register_());
+  EXPECT_EQ(registration.register_().holds_epoch(), 0);
   EXPECT_TRUE(sent_.empty());
   EXPECT_EQ(session_->state(), SessionState::kIdle);
   // And at once when idle.
   session_->OnConnected();
   EXPECT_TRUE(Next().has_register_());
+}
+
+// ---- a coordinator that goes and comes back ---------------------------------
+
+class ResumingSessionTest : public SessionTest {
+ protected:
+  void Disconnect() {
+    session_->OnDisconnected(absl::UnavailableError("gone"));
+  }
+  // A new life of the coordinator, which has `recorded` steps; what the worker
+  // tells it.
+  v1::Resumed Reconnect(int64_t recorded, int64_t epoch = kEpoch) {
+    session_->OnConnected();
+    const v1::WorkerMessage registration = Next();
+    EXPECT_TRUE(registration.has_register_());
+    holds_ = registration.register_();
+    Deliver([&](v1::CoordinatorMessage* message) {
+      message->mutable_fence()->set_term(kTerm + 1);
+      message->mutable_fence()->set_epoch(0);
+      v1::Welcome* welcome = message->mutable_welcome();
+      welcome->set_term(kTerm + 1);
+      welcome->set_job_id("j1");
+      welcome->set_epoch(epoch);
+      welcome->set_recorded_steps(recorded);
+    });
+    kept_.clear();
+    while (!sent_.empty() && sent_.front().has_kept_step()) {
+      kept_.push_back(Next().kept_step());
+    }
+    const v1::WorkerMessage resumed = Next();
+    EXPECT_TRUE(resumed.has_resumed()) << resumed.ShortDebugString();
+    EXPECT_EQ(resumed.fence().term(), kTerm + 1);
+    EXPECT_EQ(resumed.fence().epoch(), epoch);
+    return resumed.resumed();
+  }
+  void RunStep(int64_t step) {
+    StepBegin(step);
+    RunEverything();
+    ASSERT_TRUE(Next().has_prepared());
+  }
+  void DeliverAgain(const std::function<void(v1::CoordinatorMessage*)>& fill) {
+    Deliver([&](v1::CoordinatorMessage* message) {
+      message->mutable_fence()->set_term(kTerm + 1);
+      fill(message);
+    });
+  }
+
+  v1::Register holds_;
+  std::vector<v1::KeptStep> kept_;
+};
+
+TEST_F(ResumingSessionTest, KeepsWhatIsPreparedAndTellsItAgain) {
+  GetReady();
+  RunStep(0);
+  Disconnect();
+  EXPECT_EQ(session_->state(), SessionState::kPrepared);
+  const v1::Resumed resumed = Reconnect(0);
+  EXPECT_EQ(holds_.holds_job_id(), "j1");
+  EXPECT_EQ(holds_.holds_epoch(), kEpoch);
+  EXPECT_EQ(resumed.state(), v1::PLACEMENT_STATE_PREPARED);
+  EXPECT_EQ(resumed.committed_steps(), 0);
+  EXPECT_TRUE(resumed.has_assigned());
+  EXPECT_TRUE(resumed.has_connected());
+  ASSERT_EQ(kept_.size(), 1u);
+  EXPECT_EQ(kept_[0].prepared().losses_size(), 2);
+  EXPECT_FALSE(kept_[0].has_outcome());
+  // The new coordinator's word counts, the old one's does not any more.
+  Commit(0);
+  EXPECT_EQ(session_->refused().old_term, 1);
+  DeliverAgain([](v1::CoordinatorMessage* message) {
+    message->mutable_step_commit()->set_clip_factor(1);
+  });
+  RunEverything();
+  EXPECT_TRUE(Next().has_applied());
+}
+
+TEST_F(ResumingSessionTest, AStepGoesOnWithoutTheCoordinator) {
+  GetReady();
+  StepBegin(0);
+  Disconnect();
+  RunEverything();
+  EXPECT_EQ(session_->state(), SessionState::kPrepared);
+  EXPECT_TRUE(sent_.empty());
+  Reconnect(0);
+  EXPECT_EQ(kept_.size(), 1u);
+}
+
+TEST_F(ResumingSessionTest, ForgetsStepsOnceTheyAreRecorded) {
+  GetReady();
+  for (int64_t step = 0; step < 4; ++step) {
+    RunStep(step);
+    Commit(step);
+    RunEverything();
+    ASSERT_TRUE(Next().has_applied());
+  }
+  Disconnect();
+  v1::Resumed resumed = Reconnect(1);
+  EXPECT_EQ(resumed.state(), v1::PLACEMENT_STATE_READY);
+  EXPECT_EQ(resumed.committed_steps(), 4);
+  EXPECT_EQ(resumed.applied_steps(), 4);
+  ASSERT_EQ(kept_.size(), 3u);
+  EXPECT_EQ(kept_[0].prepared().step(), 1);
+  EXPECT_EQ(kept_[2].outcome().learning_rate(), 0.1);
+  DeliverAgain([](v1::CoordinatorMessage* message) {
+    message->mutable_step_begin()->set_step(4);
+    message->mutable_step_begin()->set_target_tokens(16);
+    message->mutable_step_begin()->set_recorded_steps(4);
+  });
+  RunEverything();
+  ASSERT_TRUE(Next().has_prepared());
+  Disconnect();
+  Reconnect(4);
+  ASSERT_EQ(kept_.size(), 1u);  // the open one stays
+  EXPECT_EQ(kept_[0].prepared().step(), 4);
+}
+
+TEST_F(ResumingSessionTest, AFinishedJobIsToldAgain) {
+  GetReady();
+  RunStep(0);
+  Commit(0);
+  Deliver([](v1::CoordinatorMessage* message) { message->mutable_finish(); });
+  Disconnect();
+  RunEverything();
+  EXPECT_EQ(session_->state(), SessionState::kIdle);
+  const v1::Resumed resumed = Reconnect(0);
+  EXPECT_EQ(holds_.holds_epoch(), 0);
+  EXPECT_EQ(resumed.state(), v1::PLACEMENT_STATE_NOTHING);
+  EXPECT_TRUE(resumed.has_finished());
+  EXPECT_EQ(kept_.size(), 1u);
+}
+
+TEST_F(ResumingSessionTest, ReleasedAndFailedAreToldAgain) {
+  synthetic_.before_action = [](const schedule::Action&) {
+    return absl::InternalError("scripted failure");
+  };
+  GetReady();
+  StepBegin(0);
+  Disconnect();
+  RunEverything();
+  v1::Resumed resumed = Reconnect(0);
+  EXPECT_EQ(resumed.state(), v1::PLACEMENT_STATE_FAILED);
+  EXPECT_EQ(resumed.failed().message(), "scripted failure");
+  DeliverAgain([](v1::CoordinatorMessage* message) {
+    message->mutable_abort()->set_reason("test");
+  });
+  Disconnect();
+  RunEverything();
+  resumed = Reconnect(0);
+  EXPECT_EQ(resumed.state(), v1::PLACEMENT_STATE_NOTHING);
+  EXPECT_TRUE(resumed.has_released());
+}
+
+TEST_F(ResumingSessionTest, ALostAssignIsTakenUpAgain) {
+  Disconnect();
+  const v1::Resumed resumed = Reconnect(0);
+  EXPECT_EQ(resumed.state(), v1::PLACEMENT_STATE_NOTHING);
+  DeliverAgain([](v1::CoordinatorMessage*) {});
+  EXPECT_EQ(session_->state(), SessionState::kIdle);
+}
+
+TEST_F(ResumingSessionTest, SaysNothingBeforeWelcome) {
+  GetReady();
+  Disconnect();
+  session_->OnConnected();
+  EXPECT_TRUE(Next().has_register_());
+  session_->SendHeartbeat();
+  EXPECT_TRUE(sent_.empty());
 }
 
 TEST_F(SessionTest, AnswersMemoryQueriesInEveryState) {

@@ -28,7 +28,10 @@ namespace stagecoach::worker {
 namespace {
 
 constexpr absl::Duration kFirstRetry = absl::Milliseconds(200);
-constexpr absl::Duration kLastRetry = absl::Seconds(5);
+// Much shorter than a coordinator waits for its workers after a restart.
+constexpr absl::Duration kLastRetry = absl::Seconds(1);
+// For the coordinator to take note that this worker leaves.
+constexpr absl::Duration kFarewell = absl::Milliseconds(500);
 // Until the coordinator has said what it wants.
 constexpr int64_t kFirstHeartbeatMilliseconds = 500;
 // A shutdown that takes longer is ended by force.
@@ -179,13 +182,20 @@ absl::Status Worker::Impl::RunStream() {
   }
   session_executor_.Add([this] { session_->OnConnected(); });
   MutexLock lock(&mu_);
-  bool cancelled = false;
+  absl::Time cancel_at = absl::InfiniteFuture();
   while (!stream_ended_.has_value()) {
-    if (outcome_.has_value() && !cancelled) {
-      cancelled = true;
-      stream_->Cancel();
+    absl::Duration wait = absl::Milliseconds(heartbeat_ms_.load());
+    if (outcome_.has_value()) {
+      if (cancel_at == absl::InfiniteFuture()) {
+        cancel_at = absl::Now() + kFarewell;
+        session_executor_.Add(
+            [this] { session_->SendLeaving("it was told to stop"); });
+      } else if (absl::Now() >= cancel_at) {
+        stream_->Cancel();
+      }
+      wait = std::min(wait, kFarewell / 10);
     }
-    if (!changed_.WaitFor(&mu_, absl::Milliseconds(heartbeat_ms_.load()))) {
+    if (!changed_.WaitFor(&mu_, wait) && !outcome_.has_value()) {
       session_executor_.Add([this] { session_->SendHeartbeat(); });
     }
   }
