@@ -108,35 +108,65 @@ CommandResult RunClient(const std::vector<std::string>& arguments,
   return result;
 }
 
-absl::StatusOr<std::unique_ptr<Cluster>> Cluster::Start(
-    const std::vector<WorkerSpec>& workers) {
-  auto cluster = std::unique_ptr<Cluster>(new Cluster);
+absl::Status Cluster::SpawnCoordinator(const Environment& environment) {
   SpawnOptions spawn;
   spawn.program = CoordinatorBinary();
-  spawn.arguments = {"--listen", "127.0.0.1:0"};
-  spawn.stderr_file = cluster->folder_.path() + "/coordinator";
+  spawn.arguments = {"--listen", address_.empty() ? "127.0.0.1:0" : address_};
+  if (durable_) {
+    spawn.arguments.push_back("--data-directory");
+    spawn.arguments.push_back(data_directory());
+  }
+  spawn.environment = environment;
+  spawn.stderr_file = folder_.path() + "/coordinator";
   spawn.pipe_stdout = true;
-  SC_ASSIGN_OR_RETURN(cluster->coordinator_, ChildProcess::Spawn(spawn));
+  SC_ASSIGN_OR_RETURN(coordinator_, ChildProcess::Spawn(spawn));
   SC_ASSIGN_OR_RETURN(const std::string line,
-                      cluster->coordinator_->ReadLine(kStartTimeout));
+                      coordinator_->ReadLine(kStartTimeout));
   absl::string_view address = line;
   if (!absl::ConsumePrefix(&address, "listening on ")) {
     return absl::InternalError(absl::StrCat("the coordinator said ", line));
   }
-  cluster->address_ = std::string(address);
+  address_ = std::string(address);
+  return absl::OkStatus();
+}
+
+int Cluster::KillCoordinator() {
+  return coordinator_->Stop(absl::ZeroDuration());
+}
+
+absl::Status Cluster::RestartCoordinator() { return SpawnCoordinator({}); }
+
+absl::Status Cluster::SpawnWorkers(const std::vector<WorkerSpec>& workers) {
   for (size_t i = 0; i < workers.size(); ++i) {
     const WorkerSpec& worker = workers[i];
     SpawnOptions options;
     options.program = worker.binary.empty() ? WorkerBinary() : worker.binary;
-    options.arguments = {"--coordinator", cluster->address_, "--name",
+    options.arguments = {"--coordinator", address_, "--name",
                          absl::StrCat("w", i)};
     options.arguments.insert(options.arguments.end(), worker.arguments.begin(),
                              worker.arguments.end());
     options.environment = worker.environment;
-    options.stderr_file = absl::StrCat(cluster->folder_.path(), "/w", i);
+    options.stderr_file = absl::StrCat(folder_.path(), "/w", i);
     SC_ASSIGN_OR_RETURN(ChildProcess child, ChildProcess::Spawn(options));
-    cluster->workers_.push_back(std::move(child));
+    workers_.push_back(std::move(child));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Cluster>> Cluster::Start(
+    const std::vector<WorkerSpec>& workers) {
+  auto cluster = std::unique_ptr<Cluster>(new Cluster);
+  SC_RETURN_IF_ERROR(cluster->SpawnCoordinator({}));
+  SC_RETURN_IF_ERROR(cluster->SpawnWorkers(workers));
+  return cluster;
+}
+
+absl::StatusOr<std::unique_ptr<Cluster>> Cluster::StartDurable(
+    const std::vector<WorkerSpec>& workers, const Environment& coordinator) {
+  auto cluster = std::unique_ptr<Cluster>(new Cluster);
+  cluster->durable_ = true;
+  SC_RETURN_IF_ERROR(cluster->SpawnCoordinator(coordinator));
+  SC_RETURN_IF_ERROR(cluster->SpawnWorkers(workers));
   return cluster;
 }
 

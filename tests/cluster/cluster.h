@@ -70,7 +70,19 @@ class Cluster {
       const std::vector<WorkerSpec>& workers);
   // `count` plain workers.
   static absl::StatusOr<std::unique_ptr<Cluster>> Start(int count);
+  // With a coordinator that keeps its journal in data_directory(), and in its
+  // environment what is given.
+  static absl::StatusOr<std::unique_ptr<Cluster>> StartDurable(
+      const std::vector<WorkerSpec>& workers,
+      const Environment& coordinator = {});
   ~Cluster();
+
+  std::string data_directory() const { return folder_.path() + "/data"; }
+  // Ends the coordinator by SIGKILL, unless it has ended by itself. Returns its
+  // exit code.
+  int KillCoordinator();
+  // Starts it again where it was, without what it had in its environment.
+  absl::Status RestartCoordinator();
 
   const std::string& address() const { return address_; }
   // Worker i is named "w<i>".
@@ -93,8 +105,11 @@ class Cluster {
 
  private:
   Cluster() = default;
+  absl::Status SpawnCoordinator(const Environment& environment);
+  absl::Status SpawnWorkers(const std::vector<WorkerSpec>& workers);
 
   TemporaryFolder folder_;
+  bool durable_ = false;
   std::string address_;
   std::optional<ChildProcess> coordinator_;
   std::vector<ChildProcess> workers_;

@@ -1,0 +1,259 @@
+// The coordinator dies, by SIGKILL, in the middle of real jobs, and is started
+// again: the job does not notice.
+//
+//   RESTART_KILLS  how often it dies during one job (8)
+//   RESTART_SEED   of the moments (1)
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/failpoint.h"
+#include "tests/cluster/cluster.h"
+
+namespace stagecoach::testing {
+namespace {
+
+int FromEnvironment(const char* name, int otherwise) {
+  const char* text = std::getenv(name);
+  int value = 0;
+  return text != nullptr && absl::SimpleAtoi(text, &value) ? value : otherwise;
+}
+
+// Actions are slow, so that a step lasts for a tenth of a second or so.
+std::vector<Cluster::WorkerSpec> SlowWorkers(int count, int milliseconds) {
+  Cluster::WorkerSpec worker;
+  worker.binary = FaultyWorkerBinary();
+  worker.environment = {{"SLOW_ACTION_MS", absl::StrCat(milliseconds)}};
+  return std::vector<Cluster::WorkerSpec>(static_cast<size_t>(count), worker);
+}
+
+TinyJob Job(int steps) {
+  TinyJob job;
+  job.layers = 2;
+  job.hidden = 16;
+  job.heads = 2;
+  job.sequence = 8;
+  job.microbatches = 4;
+  job.microbatch_size = 1;
+  job.workers = 2;
+  job.steps = steps;
+  return job;
+}
+
+class RestartTest : public ::testing::Test {
+ protected:
+  RestartTest() { folder_.Write("text.txt", SampleText()); }
+  std::string Spec(const TinyJob& job) {
+    return folder_.Write("job.toml", job.ToToml("text.txt"));
+  }
+  // What an undisturbed cluster of fast workers makes of it.
+  nlohmann::json Undisturbed(const std::string& spec) {
+    auto cluster = Cluster::Start(2).value();
+    return cluster->RunJob(spec);
+  }
+  static size_t StepsOf(const Cluster& cluster, const std::string& id) {
+    const nlohmann::json job = cluster.Command({"job", "show", id}).json;
+    return job.is_object() ? job["steps"].size() : 0;
+  }
+  static bool WaitForStep(const Cluster& cluster, const std::string& id,
+                          size_t steps) {
+    const absl::Time deadline = absl::Now() + absl::Seconds(120);
+    while (absl::Now() < deadline) {
+      if (StepsOf(cluster, id) >= steps) return true;
+    }
+    return false;
+  }
+  // The same training, step by step and bit by bit.
+  static void ExpectSame(const nlohmann::json& job,
+                         const nlohmann::json& expected) {
+    ASSERT_TRUE(job.is_object());
+    ASSERT_EQ(job["state"], "SUCCEEDED") << job.dump(1);
+    ASSERT_EQ(job["steps"].size(), expected["steps"].size());
+    for (size_t i = 0; i < job["steps"].size(); ++i) {
+      for (const char* key :
+           {"step", "loss", "grad_norm", "learning_rate", "skipped"}) {
+        EXPECT_EQ(job["steps"][i][key], expected["steps"][i][key])
+            << key << " of step " << i;
+      }
+    }
+    EXPECT_EQ(job["parameters_sha256"], expected["parameters_sha256"]);
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(RestartTest, AJobGoesOnThroughManyDeathsOfItsCoordinator) {
+  const int kills = FromEnvironment("RESTART_KILLS", 8);
+  const int seed = FromEnvironment("RESTART_SEED", 1);
+  std::cout << "seed " << seed << ", " << kills << " kills" << std::endl;
+  std::mt19937 random(static_cast<uint32_t>(seed));
+  // More steps than the kills leave time for.
+  const std::string spec = Spec(Job(20 + 12 * kills));
+  const nlohmann::json expected = Undisturbed(spec);
+  ASSERT_EQ(expected["state"], "SUCCEEDED") << expected.dump(1);
+
+  auto cluster = Cluster::StartDurable(SlowWorkers(2, 5)).value();
+  const std::string id = cluster->Submit(spec);
+  ASSERT_TRUE(WaitForStep(*cluster, id, 1)) << cluster->Logs();
+  // One client follows the job through it all.
+  auto follower = StartClient(
+      {"--endpoint", cluster->address(), "-o", "json", "job", "wait", id},
+      folder_.path() + "/follower");
+  ASSERT_TRUE(follower.ok()) << follower.status();
+  std::vector<double> seconds;
+  size_t before = 0;
+  int during_the_job = 0;
+  for (int kill = 0; kill < kills; ++kill) {
+    // At any moment of a step, or of its workers' coming back.
+    absl::SleepFor(absl::Milliseconds(random() % 400));
+    cluster->KillCoordinator();
+    const absl::Time killed = absl::Now();
+    ASSERT_TRUE(cluster->RestartCoordinator().ok()) << cluster->Logs();
+    const bool wait_for_progress = random() % 4 > 0;
+    if (!wait_for_progress) continue;
+    ASSERT_TRUE(WaitForStep(*cluster, id, before + 1)) << cluster->Logs();
+    seconds.push_back(absl::ToDoubleSeconds(absl::Now() - killed));
+    const nlohmann::json job = cluster->Command({"job", "show", id}).json;
+    if (!job.is_object()) continue;
+    before = job["steps"].size();
+    if (job["state"] != "RUNNING") break;
+    ++during_the_job;
+  }
+  EXPECT_GT(during_the_job, kills / 4);
+  EXPECT_EQ(follower->Wait(absl::Minutes(5)).value_or(-1), 0)
+      << cluster->Logs();
+  const nlohmann::json job = cluster->Command({"job", "show", id}).json;
+  ExpectSame(job, expected);
+  std::sort(seconds.begin(), seconds.end());
+  std::cout << "kill to the next step seen: p50 " << seconds[seconds.size() / 2]
+            << " s, p99 " << seconds[seconds.size() * 99 / 100] << " s, max "
+            << seconds.back() << " s, of " << seconds.size()
+            << "; steps lost 0, done twice 0" << std::endl;
+  if (HasFailure()) std::cout << cluster->Logs();
+}
+
+TEST_F(RestartTest, ACancelSurvivesARestart) {
+  auto cluster = Cluster::StartDurable(SlowWorkers(2, 5)).value();
+  const std::string id = cluster->Submit(Spec(Job(100000)));
+  ASSERT_TRUE(WaitForStep(*cluster, id, 2)) << cluster->Logs();
+  // A worker that cannot let go yet keeps the job from ending before the kill.
+  ASSERT_TRUE(cluster->worker(1).Signal(SIGSTOP).ok());
+  EXPECT_EQ(cluster->Command({"job", "cancel", id}).exit_code, 0);
+  cluster->KillCoordinator();
+  ASSERT_TRUE(cluster->RestartCoordinator().ok()) << cluster->Logs();
+  ASSERT_TRUE(cluster->worker(1).Signal(SIGCONT).ok());
+  EXPECT_EQ(cluster->Command({"job", "wait", id}).exit_code, 103)
+      << cluster->Logs();
+  // The workers are free for the next.
+  const nlohmann::json next = cluster->RunJob(Spec(Job(3)));
+  EXPECT_EQ(next["state"], "SUCCEEDED") << cluster->Logs();
+}
+
+TEST_F(RestartTest, AFinishedJobIsRememberedAndTheDirectoryIsSound) {
+  auto cluster = Cluster::StartDurable(SlowWorkers(2, 0)).value();
+  const nlohmann::json before = cluster->RunJob(Spec(Job(5)));
+  ASSERT_EQ(before["state"], "SUCCEEDED") << cluster->Logs();
+  cluster->KillCoordinator();
+  SpawnOptions check;
+  check.program = CoordinatorBinary();
+  check.arguments = {"check", cluster->data_directory()};
+  check.pipe_stdout = true;
+  check.die_with_parent = false;
+  auto child = ChildProcess::Spawn(check).value();
+  const std::string line = child.ReadLine(absl::Seconds(60)).value_or("");
+  EXPECT_TRUE(absl::StrContains(line, "is sound")) << line;
+  EXPECT_EQ(child.Wait(absl::Seconds(60)).value_or(-1), 0);
+  ASSERT_TRUE(cluster->RestartCoordinator().ok()) << cluster->Logs();
+  const nlohmann::json after =
+      cluster->Command({"job", "show", before["job_id"].get<std::string>()})
+          .json;
+  EXPECT_EQ(after.dump(), before.dump());
+}
+
+// ---- failpoints -------------------------------------------------------------
+
+class FailpointTest : public RestartTest,
+                      public ::testing::WithParamInterface<std::string> {
+ protected:
+  void SetUp() override {
+    if (!FailpointsAreBuilt()) {
+      GTEST_SKIP() << "needs --config=failpoints";
+    }
+  }
+};
+
+class CoordinatorFailpointTest : public FailpointTest {};
+class WorkerFailpointTest : public FailpointTest {};
+
+// It dies there in the middle of a job, which then ends as if it had not.
+TEST_P(CoordinatorFailpointTest, TheJobEndsWithTheSameBits) {
+  const std::string spec = Spec(Job(8));
+  const nlohmann::json expected = Undisturbed(spec);
+  auto cluster = Cluster::StartDurable(
+                     SlowWorkers(2, 30),
+                     {{"STAGECOACH_FAILPOINT", absl::StrCat(GetParam(), "@2")}})
+                     .value();
+  // It may die while it takes the job: the client asks again.
+  auto client = StartClient({"--endpoint", cluster->address(), "-o", "json",
+                             "job", "submit", spec},
+                            folder_.path() + "/submit")
+                    .value();
+  const auto died = cluster->coordinator().Wait(absl::Seconds(60));
+  ASSERT_TRUE(died.ok()) << GetParam() << " was not reached: " << died.status()
+                         << cluster->Logs();
+  EXPECT_EQ(*died, 128 + SIGKILL);
+  ASSERT_TRUE(cluster->RestartCoordinator().ok()) << cluster->Logs();
+  // Nothing was submitted, if it died before that.
+  (void)client.Wait(absl::Seconds(60));
+  if (cluster->Command({"job", "list"}).json["jobs"].empty()) {
+    cluster->Submit(spec);
+  }
+  EXPECT_EQ(cluster->Command({"job", "list"}).json["jobs"].size(), 1u);
+  cluster->Command({"job", "wait", "job-1"});
+  ExpectSame(cluster->Command({"job", "show", "job-1"}).json, expected);
+  if (HasFailure()) std::cout << cluster->Logs();
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CoordinatorFailpointTest,
+                         ::testing::ValuesIn(CoordinatorFailpoints()),
+                         [](const auto& name) {
+                           std::string text = name.param;
+                           std::replace(text.begin(), text.end(), '.', '_');
+                           return text;
+                         });
+
+// It dies there, and the job ends with it as the first cause.
+TEST_P(WorkerFailpointTest, IsReachedAndTheJobNamesTheWorker) {
+  std::vector<Cluster::WorkerSpec> workers = SlowWorkers(2, 5);
+  workers[1].environment.emplace_back("STAGECOACH_FAILPOINT", GetParam());
+  auto cluster = Cluster::StartDurable(workers).value();
+  const std::string id = cluster->Submit(Spec(Job(1000)));
+  const auto died = cluster->worker(1).Wait(absl::Seconds(60));
+  ASSERT_TRUE(died.ok()) << GetParam() << " was not reached: " << died.status()
+                         << cluster->Logs();
+  EXPECT_EQ(*died, 128 + SIGKILL);
+  if (GetParam() == "worker.register") return;  // no job was placed on it
+  EXPECT_EQ(cluster->Command({"job", "wait", id}).exit_code, 105)
+      << cluster->Logs();
+  EXPECT_EQ(cluster->Command({"job", "show", id}).json["cause"]["worker"],
+            "w1");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, WorkerFailpointTest,
+                         ::testing::ValuesIn(WorkerFailpoints()),
+                         [](const auto& name) {
+                           std::string text = name.param;
+                           std::replace(text.begin(), text.end(), '.', '_');
+                           return text;
+                         });
+
+}  // namespace
+}  // namespace stagecoach::testing
