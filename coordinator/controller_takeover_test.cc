@@ -87,6 +87,39 @@ TEST_F(TakeoverTest, CrashesAfterEveryFewMessages) {
   }
 }
 
+// No checkpoint is left out, written twice or completed twice.
+TEST_F(TakeoverTest, CheckpointsGoOnAtEveryMoment) {
+  for (int gap = 3; gap <= 7; ++gap) {
+    SCOPED_TRACE(absl::StrCat("every ", gap, " turns"));
+    processes_.clear();
+    crashing_ = CrashingJournal();
+    Crash();
+    for (const char* name : {"w0", "w1"}) StartProcess(name);
+    v1::JobSpec spec = TinySpec(2, 5, 2);
+    spec.mutable_checkpoint()->set_directory("/nonexistent/checkpoints");
+    spec.mutable_checkpoint()->set_every_steps(2);
+    spec.mutable_checkpoint()->set_keep(2);
+    Submit(spec);
+    int served = 0;
+    for (int round = 0; round < 400; ++round) {
+      for (const auto& process : processes_) {
+        if (process->link == nullptr) Open(*process);
+        Serve(*process);
+        Serve(*process);
+        if (++served % gap == 0) Crash();
+        // A session alone may break, too.
+        if (served % (gap + 4) == 0) Break(*process);
+      }
+      if (StateOf("job-1") == v1::JOB_STATE_SUCCEEDED) break;
+    }
+    ExpectWholeHistory("job-1", 5);
+    EXPECT_EQ(process(0).sealed, std::vector<int64_t>({2, 4, 5}));
+    EXPECT_TRUE(process(1).sealed.empty());
+    EXPECT_EQ(Get("job-1")->checkpoint().step(), 5);
+    if (HasFailure()) return;
+  }
+}
+
 TEST_F(TakeoverTest, OnlyOneWorkerMayKnowTheOutcome) {
   Start(2, 3);
   ServeUntilApplied(1);

@@ -214,9 +214,11 @@ int Main(int argc, char** argv) {
   std::string checked;
   std::string repaired;
   app.add_subcommand("check", "say whether a data directory is sound")
+      ->fallthrough()
       ->add_option("DIR", checked)
       ->required();
   app.add_subcommand("repair", "cut off the damaged end of a journal")
+      ->fallthrough()
       ->add_option("DIR", repaired)
       ->required();
   try {

@@ -194,6 +194,36 @@ void ResumingTest::Take(WorkerProcess& process,
       process.answers.set_applied_steps(message.step_commit().step() + 1);
       process.state = v1::PLACEMENT_STATE_READY;
       break;
+    case v1::CoordinatorMessage::kWriteCheckpoint: {
+      if (state != v1::PLACEMENT_STATE_READY) return;
+      const int64_t step = message.write_checkpoint().step();
+      EXPECT_EQ(step, static_cast<int64_t>(process.applied.size()));
+      EXPECT_GT(step, process.answers.checkpoint_step()) << "told twice";
+      v1::CheckpointWritten* written =
+          answer.emplace().mutable_checkpoint_written();
+      written->set_job_id(process.job_id);
+      written->set_step(step);
+      written->add_files()->set_name(process.name);
+      process.answers.set_checkpoint_step(step);
+      *process.answers.mutable_checkpoint_written() = *written;
+      process.answers.clear_checkpoint_sealed();
+      break;
+    }
+    case v1::CoordinatorMessage::kSealCheckpoint: {
+      if (process.answers.has_checkpoint_sealed()) return;
+      const v1::SealCheckpoint& seal = message.seal_checkpoint();
+      EXPECT_EQ(seal.step(), process.answers.checkpoint_step());
+      EXPECT_EQ(seal.files_size(), static_cast<int>(processes_.size()));
+      EXPECT_FALSE(seal.discard());
+      process.sealed.push_back(seal.step());
+      v1::CheckpointSealed* sealed =
+          answer.emplace().mutable_checkpoint_sealed();
+      sealed->set_job_id(process.job_id);
+      sealed->set_step(seal.step());
+      sealed->set_path("/checkpoint");
+      *process.answers.mutable_checkpoint_sealed() = *sealed;
+      break;
+    }
     case v1::CoordinatorMessage::kFinish:
       if (state != v1::PLACEMENT_STATE_READY) return;
       *process.answers.mutable_finished() = answer->finished();

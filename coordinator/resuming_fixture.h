@@ -54,6 +54,7 @@ struct WorkerProcess {
   v1::Resumed answers;
   std::deque<v1::KeptStep> kept;
   std::vector<v1::StepCommit> applied;  // of this placement
+  std::vector<int64_t> sealed;          // checkpoints that it completed
 };
 
 // Controllers that die and go on, and workers that outlive them.

@@ -789,6 +789,39 @@ TEST_F(ResumingSessionTest, ALostAssignIsTakenUpAgain) {
   EXPECT_EQ(session_->state(), SessionState::kIdle);
 }
 
+TEST_F(ResumingSessionTest, ACheckpointGoesOnAndIsToldAgain) {
+  spec_.checkpoint.directory =
+      absl::StrCat(::testing::TempDir(), "/resumed_checkpoint");
+  std::filesystem::remove_all(spec_.checkpoint.directory);
+  GetReady();
+  RunStep(0);
+  Commit(0);
+  Deliver([](v1::CoordinatorMessage* message) {
+    message->mutable_write_checkpoint()->set_step(1);
+  });
+  Disconnect();
+  RunEverything();
+  sent_.clear();
+  const v1::Resumed written = Reconnect(1);
+  EXPECT_EQ(written.checkpoint_step(), 1);
+  EXPECT_EQ(written.checkpoint_written().error(), "");
+  EXPECT_GT(written.checkpoint_written().files_size(), 0);
+  EXPECT_FALSE(written.has_checkpoint_sealed());
+  // A coordinator cannot know whether it was heard.
+  for (int i = 0; i < 2; ++i) {
+    DeliverAgain([&](v1::CoordinatorMessage* message) {
+      message->mutable_seal_checkpoint()->set_step(1);
+      *message->mutable_seal_checkpoint()->mutable_files() =
+          written.checkpoint_written().files();
+    });
+  }
+  RunEverything();
+  const v1::WorkerMessage sealed = Next();
+  ASSERT_TRUE(sealed.has_checkpoint_sealed());
+  EXPECT_EQ(sealed.checkpoint_sealed().error(), "");
+  EXPECT_TRUE(sent_.empty());
+}
+
 TEST_F(ResumingSessionTest, SaysNothingBeforeWelcome) {
   GetReady();
   Disconnect();
