@@ -17,7 +17,7 @@ constexpr absl::Duration kCallTimeout = absl::Seconds(5);
 // How long a lost coordinator is waited for while a job is followed: one that is
 // started again needs a moment.
 constexpr absl::Duration kReconnectPatience = absl::Seconds(10);
-// And when it is told something.
+// And when it is told something, or asked for one job.
 constexpr absl::Duration kCommandPatience = absl::Seconds(2);
 constexpr absl::Duration kReconnectPause = absl::Milliseconds(200);
 // Every call has a deadline: a stream is opened anew after this time.

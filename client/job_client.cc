@@ -91,10 +91,10 @@ absl::StatusOr<std::string> JobClient::Submit(const v1::JobSpec& spec,
 absl::StatusOr<v1::Job> JobClient::Get(const std::string& job_id) {
   auto request = Versioned<v1::GetJobRequest>();
   request.set_job_id(job_id);
-  grpc::ClientContext context;
-  SetTimeout(&context, kCallTimeout);
   v1::Job job;
-  const grpc::Status status = jobs_->GetJob(&context, request, &job);
+  const grpc::Status status = Repeatedly([&](grpc::ClientContext* context) {
+    return jobs_->GetJob(context, request, &job);
+  });
   if (!status.ok()) return ToStatus(status);
   return job;
 }

@@ -18,11 +18,11 @@
 
 namespace stagecoach::client {
 
-// Speaks to one coordinator. Calls block, each at most 5 s but for Watch; Submit
-// and Cancel are repeated for 2 s while the coordinator cannot be reached. A
-// coordinator that cannot be reached or does not answer is kUnavailable with
-// one line that says what to do; other codes are the services' own.
-// Thread-compatible.
+// Speaks to one coordinator. Calls block, each at most 5 s but for Watch;
+// Submit, Cancel and Get are repeated for 2 s while the coordinator cannot be
+// reached. A coordinator that cannot be reached or does not answer is
+// kUnavailable with one line that says what to do; other codes are the
+// services' own. Thread-compatible.
 class JobClient {
  public:
   explicit JobClient(std::string endpoint);

@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <random>
 
 #include "absl/strings/match.h"
@@ -71,6 +73,10 @@ class RestartTest : public ::testing::Test {
     }
     return false;
   }
+  std::string ReadStderr(const std::string& name) const {
+    std::ifstream file(folder_.path() + "/" + name);
+    return std::string((std::istreambuf_iterator<char>(file)), {});
+  }
   // The same training, step by step and bit by bit.
   static void ExpectSame(const nlohmann::json& job,
                          const nlohmann::json& expected) {
@@ -108,6 +114,9 @@ TEST_F(RestartTest, AJobGoesOnThroughManyDeathsOfItsCoordinator) {
       {"--endpoint", cluster->address(), "-o", "json", "job", "wait", id},
       folder_.path() + "/follower");
   ASSERT_TRUE(follower.ok()) << follower.status();
+  const absl::Time deadline = absl::Now() + absl::Seconds(60);
+  while (ReadStderr("follower").empty() && absl::Now() < deadline) {
+  }
   std::vector<double> seconds;
   size_t before = 0;
   int during_the_job = 0;
@@ -129,7 +138,7 @@ TEST_F(RestartTest, AJobGoesOnThroughManyDeathsOfItsCoordinator) {
   }
   EXPECT_GT(during_the_job, kills / 4);
   EXPECT_EQ(follower->Wait(absl::Minutes(5)).value_or(-1), 0)
-      << cluster->Logs();
+      << ReadStderr("follower") << cluster->Logs();
   const nlohmann::json job = cluster->Command({"job", "show", id}).json;
   ExpectSame(job, expected);
   std::sort(seconds.begin(), seconds.end());
