@@ -27,7 +27,7 @@ class JournalDamageTest : public JournalTest {
   // A journal of a killed process: a snapshot and events in the file, more
   // events in SQLite's log.
   void Write() {
-    events_ = History(11, kEvents);
+    events_ = History(7, kEvents);
     SqliteJournal::Options options = Options("live");
     options.snapshot_bytes = 1;
     journal_ = SqliteJournal::Open(options).value();

@@ -1,6 +1,8 @@
 #include "coordinator/journal/sqlite.h"
 
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -34,6 +36,18 @@ absl::Status ErrorOf(sqlite3* handle, const std::string& path) {
     default:
       return absl::InternalError(message);
   }
+}
+
+// SQLite deletes the log of a file without a page, and counts a single byte as
+// none: what is in the log would be lost by looking at it.
+absl::Status CheckHasPages(const std::string& path) {
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(path, error);
+  if (error || bytes > 1) return absl::OkStatus();
+  const auto log = std::filesystem::file_size(path + "-wal", error);
+  if (error || log == 0) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat(path, ": the file is empty, but its log beside it is not"));
 }
 
 }  // namespace
@@ -85,6 +99,7 @@ absl::StatusOr<std::string> SqliteStatement::Blob(int column) const {
 
 absl::StatusOr<std::unique_ptr<SqliteDatabase>> SqliteDatabase::Open(
     const Options& options) {
+  SC_RETURN_IF_ERROR(CheckHasPages(options.path));
   sqlite3* handle = nullptr;
   int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX;
   if (!options.look_only) flags |= SQLITE_OPEN_CREATE;
