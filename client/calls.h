@@ -14,8 +14,8 @@
 namespace stagecoach::client {
 
 constexpr absl::Duration kCallTimeout = absl::Seconds(5);
-// How long a lost coordinator is waited for while a job is followed: one that is
-// started again needs a moment.
+// How long a lost coordinator is waited for while a job is followed: one that
+// is started again needs a moment.
 constexpr absl::Duration kReconnectPatience = absl::Seconds(10);
 // And when it is told something, or asked for one job.
 constexpr absl::Duration kCommandPatience = absl::Seconds(2);
