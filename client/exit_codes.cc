@@ -32,7 +32,7 @@ constexpr ExitCodeMeaning kMeanings[] = {
     {kExitDone, "done"},
     {kExitInternal,
      "internal error; `verify`: unequal; `schedule diff`: different; `doctor`: "
-     "a check failed"},
+     "a check failed; `checkpoint verify`: damaged"},
     {kExitInvalid, "usage, spec or schedule invalid (`file:line:column`)"},
     {kExitUnreachable, "coordinator unreachable"},
     {kExitNotAllowed, "not allowed"},
