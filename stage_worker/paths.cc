@@ -61,6 +61,7 @@ absl::StatusOr<PathChoice> ChoosePath(const std::vector<Transport>& transports,
   std::vector<std::string> obstacles;
   for (const Transport& transport : transports) {
     if (!forced.empty() && transport.kind != forced) continue;
+    if (forced.empty() && transport.only_if_asked) continue;
     if (absl::Status viable = Viable(transport, from, to); !viable.ok()) {
       obstacles.emplace_back(viable.message());
       continue;

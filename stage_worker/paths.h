@@ -44,6 +44,8 @@ struct Transport {
   transport::EndpointFactory factory;
   std::string obstacle;  // as PathOffer
   std::string detail;
+  // Not one of those that are looked at unless a job asks for it by name.
+  bool only_if_asked = false;
   // OK, or what keeps this sender from reaching this receiver. Null: nothing.
   std::function<absl::Status(const PathEnd& from, const PathEnd& to)> check;
 };

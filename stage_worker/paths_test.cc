@@ -49,6 +49,19 @@ TEST(ChoosePathTest, TakesTheFirstThatIsViableAndSaysWhy) {
   EXPECT_EQ(other.why, "near: another host");
 }
 
+TEST(ChoosePathTest, WhatIsThereOnlyIfAskedIsNotMentionedOtherwise) {
+  std::vector<Transport> table = Table();
+  table[0].only_if_asked = true;
+  table[0].obstacle = "no library";
+  const WorkerPaths paths = OffersOf(table, On("a"));
+  const PathChoice choice = ChoosePath(table, paths, paths, "").value();
+  EXPECT_EQ(choice.kind, "far");
+  EXPECT_EQ(choice.why, "over the network");
+  EXPECT_EQ(
+      ChoosePath(table, paths, paths, "near").status().message(),
+      "pipeline.transport = \"near\": near: not at the sender: no library");
+}
+
 TEST(ChoosePathTest, AForcedWayIsTakenThoughABetterOneIsThere) {
   const PathChoice choice =
       ChoosePath(Table(), At("a"), At("a"), "far").value();

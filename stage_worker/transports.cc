@@ -81,6 +81,7 @@ Transport Nccl(const transport::nccl::NcclSettings& settings) {
     return transport::NewNcclEndpoint(endpoint, settings);
   };
   if (!IsAskedFor(settings)) {
+    nccl.only_if_asked = true;
     nccl.obstacle =
         "this worker computes on the CPU; start it with --device cuda:N";
   } else if (auto detail = transport::DescribeNccl(settings); detail.ok()) {

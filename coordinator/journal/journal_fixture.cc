@@ -16,7 +16,7 @@ JournalTest::JournalTest() {
   // In memory where there is such a folder: thousands of small files come and
   // go.
   const char* folder = fs::is_directory("/dev/shm") ? "/dev/shm" : "/tmp";
-  std::string pattern = absl::StrCat(folder, "/stagecoach-journal-XXXXXX");
+  std::string pattern = absl::StrCat(folder, "/journal-test-XXXXXX");
   root_ = mkdtemp(pattern.data());
 }
 
