@@ -27,7 +27,10 @@ class DoctorTest : public testing::Test {
   }
   ClientResult Doctor(const std::string& name = "",
                       const std::string& value = "") {
-    ClientProcess::Environment environment = environment_;
+    ClientProcess::Environment environment;
+    for (const auto& entry : environment_) {
+      if (entry.first != name) environment.push_back(entry);
+    }
     if (!name.empty()) environment.emplace_back(name, value);
     return RunClient({"doctor", "-o", "json", "--workers", "1"}, environment);
   }

@@ -83,7 +83,7 @@ TEST_F(UpTest, UpSubmitLogsEventsDownLeaveNothingBehind) {
     EXPECT_EQ(event["revision"], ++revision);
     absl::StrAppend(&kinds, event["event"].get<std::string>(), " ");
   }
-  EXPECT_NE(kinds.find("placed running step step step step "),
+  EXPECT_NE(kinds.find("running step step step step "),
             std::string::npos)
       << kinds;
   EXPECT_EQ(events.back()["over"], true);
