@@ -246,7 +246,9 @@ void CheckOpen(FuzzInput* input) {
   const auto peers = SharedMemory::FromFd(Duplicate(memory->fd())).value();
   const size_t at = static_cast<size_t>(input->Below(24));
   const absl::string_view bytes = input->Record().substr(0, 24 - at);
-  std::memcpy(peers->data() + at, bytes.data(), bytes.size());
+  if (!bytes.empty()) {
+    std::memcpy(peers->data() + at, bytes.data(), bytes.size());
+  }
   const auto opened = EdgeMemory::Open(Duplicate(memory->fd()));
   if (!opened.ok()) {
     return Require(absl::IsDataLoss(opened.status()),

@@ -452,10 +452,11 @@ TEST_P(TransportConformance, RefusesASecondEndOfTheSameEdge) {
 
 TEST_P(TransportConformance, AClosedEdgeCanBeOpenedAgain) {
   for (int i = 0; i < 3; ++i) {
-    const auto receive = OpenReceive(PoolNamed("e", 1, 64));
-    const auto send = OpenSend();
+    // They outlive the edges, whose end may bring the last completion.
     Outcome sent;
     Outcome received;
+    const auto receive = OpenReceive(PoolNamed("e", 1, 64));
+    const auto send = OpenSend();
     receive->PostReceive(IntoReceive(&received));
     send->PostSend(HeaderOf(i), {}, Into(&sent));
     ASSERT_TRUE(Until([&] { return received.calls == 1; }));
