@@ -40,7 +40,8 @@ class FuzzInput {
   absl::string_view Bytes(size_t count) {
     const absl::string_view bytes = rest_.substr(0, count);
     rest_.remove_prefix(bytes.size());
-    return bytes;
+    // Never a null pointer: memcpy takes none, not even for no bytes.
+    return bytes.empty() ? absl::string_view("") : bytes;
   }
   // Two bytes of length, then so many.
   absl::string_view Record() {

@@ -123,7 +123,12 @@ class Script {
     const int number = received_[edge]++;
     int sent = 0;
     for (const Action& send : s_.actions[edge.from.index()]) {
-      if (!IsSend(send.kind) || !(s_.EdgeOf(send) == edge)) continue;
+      // A changed list may send where there is nobody.
+      if (!IsSend(send.kind) ||
+          !Crosses(send.stage.value(), OtherStage(send)) ||
+          !(s_.EdgeOf(send) == edge)) {
+        continue;
+      }
       if (sent++ < number) continue;
       if (OtherStage(send) != chunk.first ||
           send.microbatch.value() != chunk.second) {

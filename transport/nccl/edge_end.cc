@@ -260,8 +260,11 @@ void EdgeEnd::Finish() {
   }
   FailUnderWay();
   RingOwnBell();
-  if (finished_) std::exchange(finished_, nullptr)();
-  if (!had_turn) shared_->on_turn();
+  // Whoever waits for the end destroys this object as soon as it hears of it.
+  const std::shared_ptr<Shared> shared = shared_;
+  const std::function<void()> finished = std::exchange(finished_, nullptr);
+  if (finished) finished();
+  if (!had_turn) shared->on_turn();
 }
 
 }  // namespace stagecoach::transport::nccl
