@@ -13,6 +13,19 @@ namespace {
 
 using Chunk = std::pair<int, int>;  // (stage, microbatch)
 
+// The stage at the other end of a communication action.
+int OtherStage(const Action& a) {
+  const bool up =
+      (DirectionOf(a.kind) == Direction::kActivation) != IsReceive(a.kind);
+  return a.stage.value() + (up ? 1 : -1);
+}
+
+// A changed list may send or receive where there is no other stage.
+bool IsOn(const Schedule& schedule, const Action& a, const EdgeId& edge) {
+  const int other = OtherStage(a);
+  return other >= 0 && other < schedule.stages() && schedule.EdgeOf(a) == edge;
+}
+
 // What of a list does not depend on time: since transfers of an edge arrive in
 // the order in which they were sent, the n-th RECV of an edge gets its n-th
 // SEND whenever it gets anything, and a worker alone tells which of its actions
@@ -39,12 +52,6 @@ class Script {
     return other >= 0 && other < s_.stages() &&
            s_.placement[static_cast<size_t>(stage)] !=
                s_.placement[static_cast<size_t>(other)];
-  }
-  // The stage at the other end of a communication action.
-  static int OtherStage(const Action& a) {
-    const bool up =
-        (DirectionOf(a.kind) == Direction::kActivation) != IsReceive(a.kind);
-    return a.stage.value() + (up ? 1 : -1);
   }
 
   bool MakesSense(const Action& a) {
@@ -123,12 +130,7 @@ class Script {
     const int number = received_[edge]++;
     int sent = 0;
     for (const Action& send : s_.actions[edge.from.index()]) {
-      // A changed list may send where there is nobody.
-      if (!IsSend(send.kind) ||
-          !Crosses(send.stage.value(), OtherStage(send)) ||
-          !(s_.EdgeOf(send) == edge)) {
-        continue;
-      }
+      if (!IsSend(send.kind) || !IsOn(s_, send, edge)) continue;
       if (sent++ < number) continue;
       if (OtherStage(send) != chunk.first ||
           send.microbatch.value() != chunk.second) {
@@ -218,8 +220,8 @@ class Explorer {
     const auto count = [&](WorkerIndex worker, bool sends) {
       Counts done = {0};
       for (const Action& a : s_.actions[worker.index()]) {
-        const bool matches = (sends ? IsSend(a.kind) : IsReceive(a.kind)) &&
-                             s_.EdgeOf(a) == edge;
+        const bool matches =
+            (sends ? IsSend(a.kind) : IsReceive(a.kind)) && IsOn(s_, a, edge);
         done.push_back(done.back() + (matches ? 1 : 0));
       }
       return done;
