@@ -20,6 +20,17 @@
 
 namespace stagecoach::coordinator {
 
+// A checkpoint that is being written.
+struct PendingCheckpoint {
+  int64_t step = 0;
+  std::set<int> written;  // who has answered
+  std::vector<v1::CheckpointFile> files;
+  std::string error;  // the first
+  int culprit = 0;    // whose it was
+  // Told again by the sealer, who came back before all had.
+  std::optional<v1::CheckpointSealed> sealed;
+};
+
 // One placement of one job, from Assign to the last worker that let go: what to
 // say to the workers next, given their answers.
 //
@@ -244,16 +255,7 @@ class JobRun {
   std::vector<int64_t> applied_;        // steps that each worker has applied
   // After the last step, by worker.
   std::vector<v1::Finished> finished_;
-  struct Checkpoint {
-    int64_t step = 0;
-    std::set<int> written;  // who has answered
-    std::vector<v1::CheckpointFile> files;
-    std::string error;  // the first
-    int culprit = 0;    // whose it was
-    // Told again by the sealer, who came back before all had.
-    std::optional<v1::CheckpointSealed> sealed;
-  };
-  std::optional<Checkpoint> checkpoint_;  // under way: at most one
+  std::optional<PendingCheckpoint> checkpoint_;  // under way: at most one
   bool checkpoint_requested_ = false;
   // The next checkpoint is due, and so the next step waits for the one before.
   bool step_held_ = false;

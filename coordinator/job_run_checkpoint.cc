@@ -128,7 +128,7 @@ absl::Status JobRun::OnCheckpointSealed(const v1::CheckpointSealed& sealed,
       checkpoint_->written.size() < members_.size()) {
     return absl::OkStatus();
   }
-  Checkpoint checkpoint = *std::move(checkpoint_);
+  PendingCheckpoint checkpoint = *std::move(checkpoint_);
   checkpoint_.reset();
   if (checkpoint.error.empty() && !sealed.error().empty()) {
     checkpoint.error =
