@@ -83,8 +83,7 @@ TEST_F(UpTest, UpSubmitLogsEventsDownLeaveNothingBehind) {
     EXPECT_EQ(event["revision"], ++revision);
     absl::StrAppend(&kinds, event["event"].get<std::string>(), " ");
   }
-  EXPECT_NE(kinds.find("running step step step step "),
-            std::string::npos)
+  EXPECT_NE(kinds.find("running step step step step "), std::string::npos)
       << kinds;
   EXPECT_EQ(events.back()["over"], true);
 
