@@ -8,18 +8,13 @@
 #include "base/status.h"
 #include "coordinator/beginning.h"
 #include "coordinator/controller.h"
+#include "coordinator/log_fields.h"
 #include "coordinator/placement_policy.h"
 #include "coordinator/publish.h"
 #include "job/spec_proto.h"
 
 namespace stagecoach::coordinator {
 namespace {
-
-LogFields JobFields(const std::string& job_id) {
-  LogFields fields;
-  fields.job = job_id;
-  return fields;
-}
 
 bool SameSpec(const v1::JobSpec& a, const v1::JobSpec& b) {
   return a.SerializeAsString() == b.SerializeAsString();

@@ -7,19 +7,12 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "coordinator/controller.h"
+#include "coordinator/log_fields.h"
 #include "coordinator/publish.h"
 #include "job/profile_proto.h"
 
 namespace stagecoach::coordinator {
-namespace {
-
-LogFields JobFields(const std::string& job_id) {
-  LogFields fields;
-  fields.job = job_id;
-  return fields;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 void Controller::PlanAgain(const std::string& job_id, Epoch epoch,
                            const v1::ModelProfile& profile) {

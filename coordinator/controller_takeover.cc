@@ -8,17 +8,12 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "coordinator/controller.h"
+#include "coordinator/log_fields.h"
 #include "job/profile_proto.h"
 #include "job/spec_proto.h"
 
 namespace stagecoach::coordinator {
 namespace {
-
-LogFields JobFields(const std::string& job_id) {
-  LogFields fields;
-  fields.job = job_id;
-  return fields;
-}
 
 struct RestoredPlans {
   std::shared_ptr<const PlannedJob> present;

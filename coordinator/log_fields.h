@@ -1,0 +1,19 @@
+#ifndef STAGECOACH_COORDINATOR_LOG_FIELDS_H_
+#define STAGECOACH_COORDINATOR_LOG_FIELDS_H_
+
+#include <string>
+
+#include "base/log.h"
+
+namespace stagecoach::coordinator {
+
+// Of a log line about a job.
+inline LogFields JobFields(const std::string& job_id) {
+  LogFields fields;
+  fields.job = job_id;
+  return fields;
+}
+
+}  // namespace stagecoach::coordinator
+
+#endif  // STAGECOACH_COORDINATOR_LOG_FIELDS_H_
