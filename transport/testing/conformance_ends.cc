@@ -50,14 +50,21 @@ TEST_P(TransportConformance, AbortCompletesEveryOperationOnce) {
     return calls >= 8;
   }));
   Settle();
-  std::vector<Outcome> all(sent.begin(), sent.end());
-  all.insert(all.end(), received.begin(), received.end());
-  all.push_back(late_send);
-  all.push_back(late_receive);
-  for (const Outcome& outcome : all) {
-    EXPECT_EQ(outcome.calls, 1);
-    EXPECT_EQ(outcome.status, absl::AbortedError("epoch 7 is over"));
+  const auto is_over = [](const Outcome& outcome) {
+    return outcome.status == absl::AbortedError("epoch 7 is over");
+  };
+  EXPECT_TRUE(is_over(late_send)) << late_send.status;
+  EXPECT_TRUE(is_over(late_receive)) << late_receive.status;
+  for (size_t i = 0; i < sent.size(); ++i) {
+    for (const Outcome* outcome : {&sent[i], &received[i]}) {
+      EXPECT_EQ(outcome->calls, 1) << i;
+      // Threads of the transport may have finished those with a slot before.
+      const bool may_be_done = i < 2 && outcome->status.ok();
+      EXPECT_TRUE(may_be_done || is_over(*outcome)) << i << outcome->status;
+    }
   }
+  EXPECT_EQ(late_send.calls, 1);
+  EXPECT_EQ(late_receive.calls, 1);
   EXPECT_THAT(lost_a_.all(), IsEmpty());
   EXPECT_THAT(lost_b_.all(), IsEmpty());
 }
