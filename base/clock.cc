@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include "absl/time/clock.h"
+
 namespace stagecoach {
 namespace {
 
@@ -12,6 +14,7 @@ class RealClock final : public Clock {
            absl::FromChrono(
                std::chrono::steady_clock::now().time_since_epoch());
   }
+  absl::Time WallNow() const override { return absl::Now(); }
 };
 
 }  // namespace

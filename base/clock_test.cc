@@ -1,5 +1,6 @@
 #include "base/clock.h"
 
+#include "absl/time/clock.h"
 #include "gtest/gtest.h"
 
 namespace stagecoach {
@@ -8,6 +9,13 @@ namespace {
 TEST(ClockTest, RealClockNeverGoesBack) {
   const absl::Time first = Clock::Real()->Now();
   EXPECT_LE(first, Clock::Real()->Now());
+}
+
+TEST(ClockTest, WallTimeIsTheCalendars) {
+  const absl::Time before = absl::Now();
+  const absl::Time wall = Clock::Real()->WallNow();
+  EXPECT_LE(before, wall);
+  EXPECT_LE(wall, absl::Now());
 }
 
 TEST(SimulatedClockTest, MovesOnlyWhenTold) {

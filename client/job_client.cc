@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "base/version.h"
 #include "client/calls.h"
 #include "rpc/channel.h"
 
@@ -69,6 +70,13 @@ absl::Status JobClient::ToStatus(const grpc::Status& status) const {
           "the coordinator at ", endpoint_, " did not answer within ",
           absl::FormatDuration(kCallTimeout),
           "; check that it runs and that --endpoint is right"));
+    case absl::StatusCode::kUnimplemented:
+      // gRPC's own answer to a call that the server does not have is empty.
+      if (!converted.message().empty()) return converted;
+      return absl::UnimplementedError(absl::StrCat(
+          "the coordinator at ", endpoint_, " does not know this call: it is ",
+          "another version than this client, ", kVersion,
+          "; install the same version on both"));
     default:
       return converted;
   }

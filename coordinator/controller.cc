@@ -70,7 +70,7 @@ void Controller::Post(std::function<void()> task) {
 absl::Status Controller::TryCommit(EventBody body) {
   SC_RETURN_IF_ERROR(stopped_);
   Event event;
-  event.at = absl::FromUnixNanos(absl::ToUnixNanos(Now()));
+  event.at = absl::FromUnixNanos(absl::ToUnixNanos(WallNow()));
   event.body = std::move(body);
   if (MayBeWrittenLater(event.body)) {
     journal_->AppendLater(event);

@@ -194,6 +194,8 @@ class Controller {
   // controller.cc
   void Post(std::function<void()> task);
   absl::Time Now() const { return clock_->Now(); }
+  // Of events and what is told to people; deadlines are in Now().
+  absl::Time WallNow() const { return clock_->WallNow(); }
   // Journal, then state. False if the journal failed: everything has stopped.
   bool Commit(EventBody body);
   // The same, but an error only means that it did not happen.

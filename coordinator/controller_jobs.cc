@@ -375,7 +375,7 @@ absl::StatusOr<v1::CancelJobResponse> Controller::CancelNow(
   v1::CancelJobResponse response;
   JobView view;
   view.spec = true;
-  ToProto(*state_.FindJob(job_id), view, Now(), response.mutable_job());
+  ToProto(*state_.FindJob(job_id), view, WallNow(), response.mutable_job());
   return response;
 }
 

@@ -139,7 +139,7 @@ absl::StatusOr<v1::RescheduleJobResponse> Controller::TakeSchedule(
   v1::RescheduleJobResponse response;
   JobView view;
   view.spec = true;
-  ToProto(*job, view, Now(), response.mutable_job());
+  ToProto(*job, view, WallNow(), response.mutable_job());
   return response;
 }
 

@@ -29,7 +29,7 @@ void Controller::GetJob(v1::GetJobRequest request, Reply<v1::Job> reply) {
     view.first_step = std::max<int64_t>(0, steps - kMaxStepsOfJob);
     view.max_steps = kMaxStepsOfJob;
     v1::Job response;
-    ToProto(**job, view, Now(), &response);
+    ToProto(**job, view, WallNow(), &response);
     reply(std::move(response));
   });
 }
@@ -43,7 +43,8 @@ void Controller::ListJobs(v1::ListJobsRequest request,
     v1::ListJobsResponse response;
     for (size_t i = order.size() - std::min(order.size(), kMaxJobsOfList);
          i < order.size(); ++i) {
-      ToProto(*state_.FindJob(order[i]), JobView(), Now(), response.add_jobs());
+      ToProto(*state_.FindJob(order[i]), JobView(), WallNow(),
+              response.add_jobs());
     }
     reply(std::move(response));
   });
@@ -151,7 +152,7 @@ bool Controller::Update(const JobRecord& job, WatchRecord& watch) {
     view.spec = watch.first || (finished && last);
     view.stages = view.parameters = finished && last;
     v1::WatchJobResponse event;
-    ToProto(job, view, Now(), event.mutable_job());
+    ToProto(job, view, WallNow(), event.mutable_job());
     if (!last) {
       // Part of a long history: the job is not shown as finished, and not at
       // its revision, before all of it has arrived.

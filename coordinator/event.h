@@ -212,10 +212,10 @@ using EventBody =
                  JobForgotten>;
 
 // One change of the coordinator's state. Appended to the journal before it
-// takes effect; applying all events in order gives the same state again. Times
-// are whole nanoseconds since 1970.
+// takes effect; applying all events in order gives the same state again.
 struct Event {
-  absl::Time at;
+  absl::Time
+      at;  // the calendar's, in whole nanoseconds: comparable after a reboot
   EventBody body;
 };
 

@@ -136,6 +136,18 @@ TEST_F(JobReaderTest, EventsOfAWholeLifeHaveRevisionsWithoutGaps) {
   EXPECT_EQ(reader->sent.back().end().state(), v1::JOB_STATE_SUCCEEDED);
 }
 
+TEST_F(JobReaderTest, EventsAreDatedByTheCalendar) {
+  JoinMany(1);
+  const int64_t submitted = absl::ToUnixMicros(clock_.WallNow());
+  Submit(TinySpec(1));
+  clock_.Advance(absl::Seconds(3));
+  Serve();
+  const auto reader = Events(true);
+  const auto& events = reader->sent.at(0).events();
+  EXPECT_EQ(events.begin()->unix_microseconds(), submitted);
+  EXPECT_GE(events.rbegin()->unix_microseconds(), submitted + 3'000'000);
+}
+
 TEST_F(JobReaderTest, EventsResumeAfterARevision) {
   JoinMany(1);
   Submit(TinySpec(1));

@@ -39,7 +39,8 @@ double ComputeSeconds(const JobRecord& job) {
 double TotalSeconds(const JobRecord& job, absl::Time now) {
   if (job.epoch == Epoch()) return 0;
   const absl::Time end = IsFinished(job.state) ? job.finished : now;
-  return absl::ToDoubleSeconds(end - job.placed);
+  // The calendar may have been set back meanwhile.
+  return std::max(0.0, absl::ToDoubleSeconds(end - job.placed));
 }
 
 void WorkersToProto(const JobRecord& job, v1::Job* proto) {
