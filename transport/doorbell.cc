@@ -1,6 +1,8 @@
 #include "transport/doorbell.h"
 
 #include <linux/futex.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -13,6 +15,7 @@
 
 #include "base/status.h"
 #include "transport/shared_memory.h"
+#include "transport/unique_fd.h"
 
 namespace stagecoach::transport {
 namespace {
@@ -35,6 +38,18 @@ bool FutexWait(std::atomic<uint32_t>* word, uint32_t seen,
   const long result = syscall(SYS_futex, word, FUTEX_WAIT_BITSET, seen,
                               deadline, nullptr, FUTEX_BITSET_MATCH_ANY);
   return result == 0 || errno == EAGAIN || errno == EINTR;
+}
+
+// What wakes this thread from a sleep on sources: it sleeps on one bell at a
+// time. Invalid if the process has no descriptors left.
+int WakeFdOfThread() {
+  static thread_local const UniqueFd fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  return fd.get();
+}
+
+void Drain(int event_fd) {
+  uint64_t count = 0;
+  (void)!read(event_fd, &count, sizeof(count));
 }
 
 }  // namespace
@@ -77,17 +92,51 @@ uint32_t Doorbell::Count() const {
   return shared_->count.load(std::memory_order_seq_cst);
 }
 
+int Doorbell::fd() {
+  if (!is_shared_.exchange(true, std::memory_order_seq_cst)) WakeWatchers();
+  return fd_;
+}
+
+void Doorbell::AddSource(int source, std::function<void()> on_unwatched) {
+  MutexLock lock(&mu_);
+  sources_.push_back(Source{source, std::move(on_unwatched)});
+  ++source_count_;
+}
+
+void Doorbell::RemoveSource(int source) {
+  MutexLock lock(&mu_);
+  const auto found =
+      std::find_if(sources_.begin(), sources_.end(),
+                   [source](const Source& s) { return s.fd == source; });
+  if (found == sources_.end()) return;
+  sources_.erase(found);
+  --source_count_;
+}
+
 // Ring counts and then looks for sleepers; Wait enters itself as a sleeper and
 // then looks at the count. In the single order of these four operations one of
 // the two sees the other, so no ring is slept through.
 void Doorbell::Ring() {
   shared_->count.fetch_add(1, std::memory_order_seq_cst);
+  if (SourcesAreWatched()) WakeWatchers();
   if (shared_->sleepers.load(std::memory_order_seq_cst) == 0) return;
   syscall(SYS_futex, &shared_->count, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
+void Doorbell::WakeWatchers() {
+  const uint64_t one = 1;
+  MutexLock lock(&mu_);
+  for (const int fd : wake_fds_) (void)!write(fd, &one, sizeof(one));
+}
+
+bool Doorbell::SleepsOnSources() const {
+  return source_count_.load(std::memory_order_relaxed) > 0 &&
+         !is_shared_.load(std::memory_order_seq_cst) && WakeFdOfThread() >= 0;
+}
+
 void Doorbell::Wait(uint32_t seen, absl::Duration timeout) {
   if (Count() != seen || timeout <= absl::ZeroDuration()) return;
+  if (SleepsOnSources()) return WaitOnSources(seen, timeout);
   const bool forever = timeout > kLongest;
   const timespec deadline = MonotonicAfter(std::min(timeout, kLongest));
   shared_->sleepers.fetch_add(1, std::memory_order_seq_cst);
@@ -95,6 +144,30 @@ void Doorbell::Wait(uint32_t seen, absl::Duration timeout) {
     if (!FutexWait(&shared_->count, seen, forever ? nullptr : &deadline)) break;
   }
   shared_->sleepers.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+// May wake for nothing, which every loop around Wait() can bear.
+void Doorbell::WaitOnSources(uint32_t seen, absl::Duration timeout) {
+  const int wake = WakeFdOfThread();
+  std::vector<pollfd> fds = {pollfd{wake, POLLIN, 0}};
+  {
+    MutexLock lock(&mu_);
+    wake_fds_.push_back(wake);
+    for (const Source& source : sources_) {
+      fds.push_back(pollfd{source.fd, POLLIN, 0});
+    }
+    watchers_.fetch_add(1, std::memory_order_seq_cst);
+  }
+  // As above; and fd() marks the bell as shared and then looks for sleepers.
+  if (Count() == seen && !is_shared_.load(std::memory_order_seq_cst)) {
+    const timespec limit = absl::ToTimespec(std::min(timeout, kLongest));
+    (void)ppoll(fds.data(), fds.size(), &limit, nullptr);
+  }
+  MutexLock lock(&mu_);
+  wake_fds_.erase(std::find(wake_fds_.begin(), wake_fds_.end(), wake));
+  Drain(wake);
+  if (watchers_.fetch_sub(1, std::memory_order_seq_cst) > 1) return;
+  for (const Source& source : sources_) source.on_unwatched();
 }
 
 }  // namespace stagecoach::transport

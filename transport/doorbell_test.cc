@@ -23,7 +23,7 @@ namespace {
 std::unique_ptr<Doorbell> NewBell() { return Doorbell::Create().value(); }
 
 // A second mapping, as another process has it.
-std::unique_ptr<Doorbell> Share(const Doorbell& bell) {
+std::unique_ptr<Doorbell> Share(Doorbell& bell) {
   return Doorbell::FromFd(fcntl(bell.fd(), F_DUPFD_CLOEXEC, 0)).value();
 }
 
@@ -47,6 +47,77 @@ TEST(DoorbellTest, DoesNotSleepIfRungSince) {
   const uint32_t seen = bell->Count();
   bell->Ring();
   bell->Wait(seen, absl::InfiniteDuration());  // or the test hangs
+}
+
+struct Pipe {
+  Pipe() { EXPECT_EQ(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0); }
+  ~Pipe() {
+    close(ends[0]);
+    close(ends[1]);
+  }
+  void Write() { EXPECT_EQ(write(ends[1], "x", 1), 1); }
+  int ends[2];
+};
+
+void AwaitWatcher(const Doorbell& bell) {
+  while (!bell.SourcesAreWatched()) std::this_thread::yield();
+}
+
+TEST(DoorbellTest, ASourceWakesASleeper) {
+  const auto bell = NewBell();
+  Pipe pipe;
+  std::atomic<int> unwatched{0};
+  bell->AddSource(pipe.ends[0], [&] { ++unwatched; });
+  const uint32_t seen = bell->Count();
+  std::thread sleeper([&] { bell->Wait(seen, absl::InfiniteDuration()); });
+  AwaitWatcher(*bell);
+  pipe.Write();
+  sleeper.join();
+  EXPECT_EQ(bell->Count(), seen);
+  EXPECT_EQ(unwatched, 1);
+  EXPECT_FALSE(bell->SourcesAreWatched());
+}
+
+TEST(DoorbellTest, ARingWakesEverySleeperOnSources) {
+  const auto bell = NewBell();
+  Pipe pipe;
+  bell->AddSource(pipe.ends[0], [] {});
+  for (int round = 0; round < 200; ++round) {
+    const uint32_t seen = bell->Count();
+    std::thread one([&] { bell->Wait(seen, absl::InfiniteDuration()); });
+    std::thread two([&] { bell->Wait(seen, absl::InfiniteDuration()); });
+    bell->Ring();
+    one.join();
+    two.join();
+  }
+}
+
+TEST(DoorbellTest, ABellThatGetsSharedWakesItsSleepersAndSleepsOnTheFutex) {
+  const auto bell = NewBell();
+  Pipe pipe;
+  bell->AddSource(pipe.ends[0], [] {});
+  const uint32_t seen = bell->Count();
+  std::thread sleeper([&] {
+    while (bell->Count() == seen) bell->Wait(seen, absl::InfiniteDuration());
+  });
+  AwaitWatcher(*bell);
+  const auto peer = Share(*bell);
+  peer->Ring();
+  sleeper.join();
+  pipe.Write();
+  bell->Wait(bell->Count(), absl::Milliseconds(1));
+  EXPECT_FALSE(bell->SourcesAreWatched());
+}
+
+TEST(DoorbellTest, ARemovedSourceIsNotLookedAt) {
+  const auto bell = NewBell();
+  Pipe pipe;
+  bell->AddSource(pipe.ends[0], [] {});
+  bell->RemoveSource(pipe.ends[0]);
+  pipe.Write();
+  const absl::Time start = absl::Now();
+  bell->Wait(bell->Count(), absl::Milliseconds(20));
+  EXPECT_GE(absl::Now() - start, absl::Milliseconds(19));
 }
 
 TEST(DoorbellTest, SleepsUntilTheTimeout) {

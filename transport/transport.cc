@@ -1,5 +1,7 @@
 #include "transport/transport.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace stagecoach::transport {
@@ -18,6 +20,15 @@ size_t SlotBytesFor(const std::vector<TensorDescriptor>& tensors) {
     bytes = AlignedBytes(bytes) + tensor.bytes();
   }
   return bytes;
+}
+
+void SendEdge::ReturnSlot(const WritableSlot& /*slot*/) {}
+
+void SendEdge::PostSendFromSlot(const TransferHeader& header,
+                                const TensorDescriptor& tensor,
+                                const WritableSlot& slot,
+                                LocalCompletion done) {
+  PostSend(header, {OutgoingTensor{tensor, slot.data}}, std::move(done));
 }
 
 }  // namespace stagecoach::transport

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,24 @@ struct ReceivedTransfer {
   std::shared_ptr<void> memory;
 };
 
+// A granted slot of the receiver's memory in the sender's hands, to produce a
+// transfer in.
+struct WritableSlot {
+  void* data = nullptr;  // 64-byte aligned
+  size_t bytes = 0;
+  uint32_t index = 0;            // the edge's own
+  std::shared_ptr<void> memory;  // keeps `data` mapped
+};
+
+// What happened to the connections of an endpoint, from its start.
+struct LinkCounters {
+  int64_t reconnections = 0;
+  int64_t resent_transfers = 0;     // payloads begun again, as the sender
+  int64_t duplicate_transfers = 0;  // payloads that were there already
+  int64_t duplicate_acknowledgements = 0;
+  int64_t refused = 0;  // connections and frames that were turned away
+};
+
 // The sending end of one edge, a FIFO. A transfer is announced, granted, sent
 // and acknowledged as one; no payload moves before its grant. Thread-safe.
 class SendEdge {
@@ -85,6 +104,18 @@ class SendEdge {
   virtual void PostSend(const TransferHeader& header,
                         std::vector<OutgoingTensor> tensors,
                         LocalCompletion done) = 0;
+
+  // Zero copy, where the receiver's memory is mapped here. Takes a granted slot
+  // for the transfer that is posted next; nothing if none is at hand, or where
+  // the path has none. What is taken must come back by one of the next two, or
+  // the receiver waits for its turn.
+  virtual std::optional<WritableSlot> TakeSlot() { return std::nullopt; }
+  virtual void ReturnSlot(const WritableSlot& slot);
+  // As PostSend for one tensor, which lies at the beginning of `slot`. Nobody
+  // in this process may read or write it any more: it is the receiver's.
+  virtual void PostSendFromSlot(const TransferHeader& header,
+                                const TensorDescriptor& tensor,
+                                const WritableSlot& slot, LocalCompletion done);
 };
 
 // The receiving end of one edge. Thread-safe.
@@ -161,6 +192,8 @@ class Endpoint {
   virtual absl::StatusOr<std::unique_ptr<SendEdge>> OpenSend(
       const EdgeOptions& options, absl::string_view peer,
       AckHandler on_acknowledged, absl::Duration timeout) = 0;
+
+  virtual LinkCounters counters() const { return LinkCounters(); }
 
   // Does what can be done now: copies, completions, acknowledgements. Callbacks
   // run inside, on the calling thread, with no lock held. Returns whether

@@ -11,6 +11,12 @@ namespace stagecoach::benchmarks {
 double Median(std::vector<double> values);
 double NowMicroseconds();
 
+// Keeps the calling thread, and those that it makes, on one core: the two ends
+// on one core would take turns there, by the scheduler's slices of milliseconds
+// where they spin, and save what it costs to wake another core where they do
+// not. Does nothing on a machine with fewer cores than two.
+void PinTo(int core);
+
 // Microseconds to copy `bytes` that another core has just written: median of
 // `rounds`.
 double MemcpyMicroseconds(size_t bytes, int rounds);

@@ -1,9 +1,11 @@
 // How long does a transfer take between two processes of this machine? Prints,
 // for each size, half a round trip over each path, by a waiter that spins and
 // by one that sleeps on its doorbell, against a memcpy of bytes that another
-// core has just written and against a plain blocking socket.
+// core has just written and against a plain blocking socket. Each process has a
+// core to itself. Everything is measured in turns, and the median of them
+// shown.
 //
-//   channel_ping_pong
+//   channel_ping_pong [TURNS]
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -171,6 +173,7 @@ void Print(const std::string& line) {
 
 // The other process: same steps, answering.
 int Child(const std::string& kind, const std::string& peer) {
+  PinTo(1);
   if (kind == "socket") {
     int port = 0;
     if (!absl::SimpleAtoi(peer, &port)) return 2;
@@ -245,14 +248,36 @@ void PrintRow(const std::string& name, const Times& times, const Times& copy,
   Print(row);
 }
 
-int Parent(const std::string& program) {
-  Times copy;
-  for (const Size& size : kSizes) {
-    copy.push_back(MemcpyMicroseconds(size.bytes, size.rounds));
+// Of each size's times in several turns.
+Times Medians(const std::vector<Times>& turns) {
+  Times medians;
+  for (size_t size = 0; size < turns.front().size(); ++size) {
+    std::vector<double> values;
+    for (const Times& turn : turns) values.push_back(turn[size]);
+    medians.push_back(Median(values));
   }
-  const Times socket = MeasureSocket(program);
-  const auto [shm, shm_woken] = MeasurePath(program, "shm");
-  const auto [tcp, tcp_woken] = MeasurePath(program, "tcp");
+  return medians;
+}
+
+int Parent(const std::string& program, int turns) {
+  PinTo(0);
+  std::vector<Times> copies, sockets, shms, shms_woken, tcps, tcps_woken;
+  for (int turn = 0; turn < turns; ++turn) {
+    Times copy;
+    for (const Size& size : kSizes) {
+      copy.push_back(MemcpyMicroseconds(size.bytes, size.rounds));
+    }
+    copies.push_back(copy);
+    sockets.push_back(MeasureSocket(program));
+    auto [shm, shm_woken] = MeasurePath(program, "shm");
+    shms.push_back(std::move(shm));
+    shms_woken.push_back(std::move(shm_woken));
+    auto [tcp, tcp_woken] = MeasurePath(program, "tcp");
+    tcps.push_back(std::move(tcp));
+    tcps_woken.push_back(std::move(tcp_woken));
+  }
+  const Times copy = Medians(copies);
+  const Times socket = Medians(sockets);
   std::string head = absl::StrFormat("%-16s", "half round trip");
   for (const Size& size : kSizes) {
     absl::StrAppendFormat(&head, "  %-26s", size.name);
@@ -260,10 +285,10 @@ int Parent(const std::string& program) {
   Print(head);
   PrintRow("memcpy", copy, copy, socket);
   PrintRow("plain socket", socket, copy, socket);
-  PrintRow("shm, spinning", shm, copy, socket);
-  PrintRow("shm, woken", shm_woken, copy, socket);
-  PrintRow("tcp, spinning", tcp, copy, socket);
-  PrintRow("tcp, woken", tcp_woken, copy, socket);
+  PrintRow("shm, spinning", Medians(shms), copy, socket);
+  PrintRow("shm, woken", Medians(shms_woken), copy, socket);
+  PrintRow("tcp, spinning", Medians(tcps), copy, socket);
+  PrintRow("tcp, woken", Medians(tcps_woken), copy, socket);
   Print(
       "first ratio: time against the memcpy; second: bandwidth against the "
       "plain socket");
@@ -271,12 +296,21 @@ int Parent(const std::string& program) {
 }
 
 }  // namespace
+
+constexpr int kTurns = 3;
+
 }  // namespace stagecoach::benchmarks
 
 int main(int argc, char** argv) {
   if (argc == 4 && std::string(argv[1]) == "child") {
     return stagecoach::benchmarks::Child(argv[2], argv[3]);
   }
-  return stagecoach::benchmarks::Parent(stagecoach::ExecutableFolder() +
-                                        "/channel_ping_pong");
+  int turns = stagecoach::benchmarks::kTurns;
+  if (argc > 2 || (argc == 2 && !absl::SimpleAtoi(argv[1], &turns)) ||
+      turns < 1) {
+    std::fprintf(stderr, "usage: channel_ping_pong [TURNS]\n");
+    return 2;
+  }
+  return stagecoach::benchmarks::Parent(
+      stagecoach::ExecutableFolder() + "/channel_ping_pong", turns);
 }

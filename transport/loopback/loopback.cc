@@ -26,7 +26,7 @@ using ring::SendCore;
 
 // A bell of its own for every end: it may be rung after the endpoint that it
 // belongs to is gone.
-absl::StatusOr<std::unique_ptr<Doorbell>> ShareBell(const Doorbell& bell) {
+absl::StatusOr<std::unique_ptr<Doorbell>> ShareBell(Doorbell& bell) {
   return Doorbell::FromFd(fcntl(bell.fd(), F_DUPFD_CLOEXEC, 0));
 }
 

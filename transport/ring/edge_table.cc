@@ -20,6 +20,16 @@ class SendHandle final : public SendEdge {
                 LocalCompletion done) override {
     core_->PostSend(header, std::move(tensors), std::move(done));
   }
+  std::optional<WritableSlot> TakeSlot() override { return core_->TakeSlot(); }
+  void ReturnSlot(const WritableSlot& slot) override {
+    core_->ReturnSlot(slot);
+  }
+  void PostSendFromSlot(const TransferHeader& header,
+                        const TensorDescriptor& tensor,
+                        const WritableSlot& slot,
+                        LocalCompletion done) override {
+    core_->PostSendFromSlot(header, tensor, slot, std::move(done));
+  }
 
  private:
   const std::shared_ptr<EdgeTable> table_;

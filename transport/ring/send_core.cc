@@ -17,7 +17,8 @@ SendCore::SendCore(EdgeContext context, std::shared_ptr<EdgeMemory> memory,
       on_acknowledged_(std::move(on_acknowledged)),
       control_(memory_->control_consumer()),
       notices_(memory_->notice_producer()),
-      granted_(static_cast<size_t>(memory_->slots()), false) {
+      granted_(static_cast<size_t>(memory_->slots()), false),
+      taken_(granted_.size(), false) {
   peer_bell_ = std::move(peer_bell);
   link_ = std::move(link);
 }
@@ -45,13 +46,84 @@ void SendCore::PostSend(const TransferHeader& header,
     } else if (!transfer.ok()) {
       CompleteLocked(std::move(done), transfer.status());
     } else {
-      queue_.push_back(
-          Pending{*std::move(transfer), std::move(tensors), std::move(done)});
+      queue_.push_back(Pending{*std::move(transfer), std::move(tensors),
+                               std::move(done), std::nullopt});
       // Otherwise the grant will ring.
       news = !grants_.empty() || control_.HasNews();
     }
   }
   if (news) RingOwnBell();
+}
+
+std::optional<WritableSlot> SendCore::TakeSlot() {
+  bool any = false;
+  std::optional<WritableSlot> slot;
+  {
+    MutexLock lock(&mu_);
+    // Those that wait for a slot come first.
+    if (!IsOpenLocked() || !queue_.empty()) return std::nullopt;
+    if (absl::Status drained = DrainLocked(&any); !drained.ok()) {
+      BreakLocked(drained);
+      any = true;
+    } else if (!grants_.empty()) {
+      const uint32_t index = grants_.front();
+      grants_.pop_front();
+      taken_[index] = true;
+      slot = WritableSlot{memory_->slot(index), memory_->slot_bytes(), index,
+                          memory_};
+    }
+  }
+  // Acknowledgements may have come along: Progress() passes them on.
+  if (any) RingOwnBell();
+  return slot;
+}
+
+bool SendCore::IsTakenLocked(const WritableSlot& slot) const {
+  return slot.index < taken_.size() && taken_[slot.index] &&
+         slot.data == memory_->slot(slot.index);
+}
+
+void SendCore::ReturnSlot(const WritableSlot& slot) {
+  {
+    MutexLock lock(&mu_);
+    if (!IsTakenLocked(slot)) return;
+    taken_[slot.index] = false;
+    grants_.push_front(slot.index);
+    if (queue_.empty()) return;
+  }
+  RingOwnBell();
+}
+
+void SendCore::PostSendFromSlot(const TransferHeader& header,
+                                const TensorDescriptor& tensor,
+                                const WritableSlot& slot,
+                                SendEdge::LocalCompletion done) {
+  std::vector<OutgoingTensor> tensors = {OutgoingTensor{tensor, slot.data}};
+  absl::StatusOr<EncodedTransfer> transfer = Encode(header, tensors);
+  Doorbell* bell = nullptr;
+  {
+    MutexLock lock(&mu_);
+    if (!IsOpenLocked()) {
+      CompleteLocked(std::move(done), end_status_);
+    } else if (!transfer.ok()) {
+      CompleteLocked(std::move(done), transfer.status());
+    } else if (!IsTakenLocked(slot)) {
+      CompleteLocked(std::move(done), Error(absl::StatusCode::kInvalidArgument,
+                                            "the slot was not taken"));
+    } else {
+      Pending pending{*std::move(transfer), {}, std::move(done), slot.index};
+      taken_[slot.index] = false;
+      // In the order of posting, also behind those that wait for a slot.
+      if (queue_.empty() && !copying_) {
+        PublishLocked(std::move(pending), slot.index);
+      } else {
+        queue_.push_back(std::move(pending));
+      }
+    }
+    bell = TakeRingLocked();
+  }
+  if (bell != nullptr) bell->Ring();
+  RingOwnBell();
 }
 
 void SendCore::CompleteLocked(SendEdge::LocalCompletion done,
@@ -120,16 +192,20 @@ bool SendCore::Work() {
   uint32_t slot = 0;
   {
     MutexLock lock(&mu_);
-    if (!IsOpenLocked() || queue_.empty() || grants_.empty()) return false;
+    if (!IsOpenLocked() || queue_.empty()) return false;
+    const std::optional<uint32_t> own = queue_.front().slot;
+    if (!own && grants_.empty()) return false;
     pending = std::move(queue_.front());
     queue_.pop_front();
-    slot = grants_.front();
-    grants_.pop_front();
+    slot = own ? *own : grants_.front();
+    if (!own) grants_.pop_front();
+    copying_ = true;
   }
-  CopyIntoSlot(pending, slot);
+  if (!pending.slot) CopyIntoSlot(pending, slot);
   Doorbell* bell = nullptr;
   {
     MutexLock lock(&mu_);
+    copying_ = false;
     PublishLocked(std::move(pending), slot);
     bell = TakeRingLocked();
   }

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "transport/transport.h"
+
 namespace stagecoach::transport::tcp {
 
 // Why something that came over a connection was turned away.
@@ -36,6 +38,15 @@ struct Counters {
   std::atomic<int64_t> duplicate_acknowledgements{0};
   std::array<std::atomic<int64_t>, kRefusals> refused{};
 
+  LinkCounters Sums() const {
+    LinkCounters sums;
+    sums.reconnections = reconnections;
+    sums.resent_transfers = transfers_resent;
+    sums.duplicate_transfers = duplicate_transfers;
+    sums.duplicate_acknowledgements = duplicate_acknowledgements;
+    for (const std::atomic<int64_t>& count : refused) sums.refused += count;
+    return sums;
+  }
   void Refuse(Refusal reason) { ++refused[static_cast<size_t>(reason)]; }
   int64_t Refused(Refusal reason) const {
     return refused[static_cast<size_t>(reason)];

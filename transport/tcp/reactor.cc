@@ -25,7 +25,12 @@ constexpr int kSpinningRun = 16;
 constexpr int kLongestRun = 64;
 constexpr int kPause = 8;
 constexpr int64_t kGoneNanoseconds = 500'000;
+// How long a sleeper that has left the bell may do something else before its
+// events are looked after: as long as one who spins may pause.
 constexpr int kNapMilliseconds = 1;
+// After so many of them in which nothing has happened it does not look again
+// before the sleeper leaves.
+constexpr int kQuietLooks = 50;
 
 int64_t NowNanoseconds() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -62,10 +67,10 @@ void Reactor::Turn::Leave() {
   left_.NotifyAll();
 }
 
-Reactor::Reactor(UniqueFd epoll, UniqueFd wake)
-    : epoll_(std::move(epoll)), wake_(std::move(wake)) {}
+Reactor::Reactor(Doorbell* bell, UniqueFd epoll, UniqueFd wake)
+    : bell_(bell), epoll_(std::move(epoll)), wake_(std::move(wake)) {}
 
-absl::StatusOr<std::unique_ptr<Reactor>> Reactor::Start() {
+absl::StatusOr<std::unique_ptr<Reactor>> Reactor::Start(Doorbell* bell) {
   UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
   UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   epoll_event event{};
@@ -77,7 +82,12 @@ absl::StatusOr<std::unique_ptr<Reactor>> Reactor::Start() {
         absl::StrCat("tcp: epoll or eventfd: ", strerror(errno)));
   }
   std::unique_ptr<Reactor> reactor(
-      new Reactor(std::move(epoll), std::move(wake)));
+      new Reactor(bell, std::move(epoll), std::move(wake)));
+  bell->AddSource(reactor->epoll_.get(), [self = reactor.get()] {
+    if (self->far_aside_.exchange(false, std::memory_order_seq_cst)) {
+      self->Wake();
+    }
+  });
   reactor->thread_ = std::thread([self = reactor.get()] { self->Loop(); });
   pthread_setname_np(reactor->thread_.native_handle(), "tcp-reactor");
   return reactor;
@@ -176,24 +186,61 @@ void Reactor::CountPoll(int64_t start) {
   last_poll_.store(NowNanoseconds(), std::memory_order_relaxed);
 }
 
+bool Reactor::SomebodyElseLooks() const {
+  return bell_->SourcesAreWatched() || SomebodySpins();
+}
+
 void Reactor::Loop() {
   while (!stopping()) {
-    // Only looks: an event that it took along while it waits for its turn would
-    // be seen by nobody until then, and one that polls may overtake for long.
-    pollfd ready{epoll_.get(), POLLIN, 0};
-    (void)poll(&ready, 1, TimeoutMilliseconds());
-    while (SomebodySpins() && !stopping()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(kNapMilliseconds));
+    if (SomebodyElseLooks()) {
+      StayAside();
+    } else {
+      WaitForEvents();
     }
-    DrainWake();
-    turn_.Enter();
-    DoWhatIsDue();
-    turn_.Leave();
   }
+}
+
+void Reactor::WaitForEvents() {
+  quiet_looks_ = 0;
+  // Only looks: an event that it took along while it waits for its turn would
+  // be seen by nobody until then, and one that polls may overtake for long.
+  pollfd ready{epoll_.get(), POLLIN, 0};
+  (void)poll(&ready, 1, TimeoutMilliseconds());
+  if (SomebodyElseLooks() && !stopping()) return;
+  DrainWake();
+  turn_.Enter();
+  DoWhatIsDue();
+  turn_.Leave();
+}
+
+void Reactor::StayAside() {
+  const uint64_t polls = polls_.load(std::memory_order_relaxed);
+  quiet_looks_ = polls == polls_seen_ ? quiet_looks_ + 1 : 0;
+  polls_seen_ = polls;
+  int timeout = TimeoutMilliseconds();
+  bool far = quiet_looks_ >= kQuietLooks;
+  if (far) {
+    // The last sleeper leaves and then looks at the flag; this thread sets it
+    // and then looks for sleepers.
+    far_aside_.store(true, std::memory_order_seq_cst);
+    far = bell_->SourcesAreWatched();
+  }
+  if (!far)
+    timeout =
+        timeout < 0 ? kNapMilliseconds : std::min(timeout, kNapMilliseconds);
+  pollfd woken{wake_.get(), POLLIN, 0};
+  (void)poll(&woken, 1, timeout);
+  far_aside_.store(false, std::memory_order_seq_cst);
+  if (TimeoutMilliseconds() != 0) return DrainWake();
+  DrainWake();
+  turn_.Enter();
+  RunDue();
+  turn_.Leave();
 }
 
 bool Reactor::Poll() {
   const int64_t start = NowNanoseconds();
+  polls_.fetch_add(1, std::memory_order_relaxed);
   if (!turn_.TryEnter()) return false;
   const bool any = DoWhatIsDue();
   turn_.Leave();
@@ -245,6 +292,7 @@ void Reactor::Stop() {
     stopping_ = true;
   }
   Wake();
+  bell_->RemoveSource(epoll_.get());
   if (thread_.joinable()) thread_.join();
   MutexLock lock(&mu_);
   watched.swap(watched_);

@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
+#include "transport/doorbell.h"
 #include "transport/unique_fd.h"
 
 namespace stagecoach::transport::tcp {
@@ -22,7 +23,8 @@ namespace stagecoach::transport::tcp {
 // tasks, one at a time: "on the reactor". A thread of its own does that, asleep
 // in epoll while nothing happens; a thread that waits for a transfer anyway may
 // do it too, by Poll(), and so save a wake-up. While somebody polls without
-// pause, the own thread stays out of the way. Thread-safe.
+// pause, or sleeps on the doorbell (which wakes it for the sockets, too), the
+// own thread stays out of the way. Thread-safe.
 class Reactor {
  public:
   using Clock = std::chrono::steady_clock;
@@ -34,7 +36,8 @@ class Reactor {
     virtual void OnEvents(uint32_t events) = 0;
   };
 
-  static absl::StatusOr<std::unique_ptr<Reactor>> Start();
+  // `bell` must outlive the reactor.
+  static absl::StatusOr<std::unique_ptr<Reactor>> Start(Doorbell* bell);
   ~Reactor();  // stops
   Reactor(const Reactor&) = delete;
   Reactor& operator=(const Reactor&) = delete;
@@ -81,8 +84,13 @@ class Reactor {
     int next_ SC_GUARDED_BY(mu_) = 0;
   };
 
-  Reactor(UniqueFd epoll, UniqueFd wake);
+  Reactor(Doorbell* bell, UniqueFd epoll, UniqueFd wake);
   void Loop();
+  // Sleeps until an event or the next timer, and deals with it.
+  void WaitForEvents();
+  // The same for timers and tasks alone, for a while.
+  void StayAside();
+  bool SomebodyElseLooks() const;
   // Another thread polls without pause.
   bool SomebodySpins() const;
   void CountPoll(int64_t start);
@@ -94,6 +102,7 @@ class Reactor {
   void Wake();
   void DrainWake();
 
+  Doorbell* const bell_;
   const UniqueFd epoll_;
   const UniqueFd wake_;  // an eventfd
   Turn turn_;
@@ -101,6 +110,12 @@ class Reactor {
   std::atomic<int64_t> last_poll_{0};
   // Up with each poll that follows at once, down with each that does not.
   std::atomic<int> poll_run_{0};
+  std::atomic<uint64_t> polls_{0};
+  // The own thread sleeps for as long as somebody watches the bell's sources.
+  std::atomic<bool> far_aside_{false};
+  // Of the own thread: how often in a row it has looked and nobody had polled.
+  int quiet_looks_ = 0;
+  uint64_t polls_seen_ = 0;
   mutable Mutex mu_;
   bool stopping_ SC_GUARDED_BY(mu_) = false;
   uint64_t next_id_ SC_GUARDED_BY(mu_) = 1;

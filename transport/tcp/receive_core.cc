@@ -94,11 +94,13 @@ void ReceiveCore::PostReceive(ReceiveEdge::Completion done) {
   bool ended = false;
   {
     MutexLock lock(&mu_);
-    receives_.push_back(std::move(done));
     ended = !IsOpenLocked();
     if (ended) {
-      FailOutstandingLocked();
+      // This one alone: while the edge is ending, what has arrived for earlier
+      // ones is still delivered.
+      FailLocked(std::move(done));
     } else {
+      receives_.push_back(std::move(done));
       ++ungranted_;
       GrantLocked();
       if (granted_ > granted_said_) port = port_;
@@ -270,12 +272,14 @@ void ReceiveCore::ReturnSlot(uint32_t slot) {
   if (port != nullptr) port->Ready();
 }
 
+void ReceiveCore::FailLocked(ReceiveEdge::Completion done) {
+  callbacks_.Push([done = std::move(done),
+                   status = end_status_](bool /*cancelled*/) { done(status); });
+}
+
 void ReceiveCore::FailOutstandingLocked() {
   arrived_.clear();
-  for (ReceiveEdge::Completion& done : receives_) {
-    callbacks_.Push([done = std::move(done), status = end_status_](
-                        bool /*cancelled*/) { done(status); });
-  }
+  for (ReceiveEdge::Completion& done : receives_) FailLocked(std::move(done));
   receives_.clear();
   ungranted_ = 0;
 }

@@ -74,6 +74,7 @@ class ReceiveCore final : public ring::EdgeCore,
 
   absl::Status DrainLocked(bool* any) override SC_REQUIRES(mu_);
   void FailOutstandingLocked() override SC_REQUIRES(mu_);
+  void FailLocked(ReceiveEdge::Completion done) SC_REQUIRES(mu_);
   absl::Status Refuse(Refusal reason, const std::string& what) const;
   void GrantLocked() SC_REQUIRES(mu_);
   std::shared_ptr<void> HoldLocked(uint32_t slot) SC_REQUIRES(mu_);

@@ -93,6 +93,7 @@ class TcpEndpoint final : public Endpoint {
       AckHandler on_acknowledged, absl::Duration timeout) override
       SC_EXCLUDES(mu_);
 
+  LinkCounters counters() const override { return tcp_.counters->Sums(); }
   bool Progress() override {
     const tcp::FlushBatch batch;
     const bool any = reactor_->Poll();
@@ -370,7 +371,7 @@ absl::StatusOr<std::unique_ptr<Endpoint>> NewTcpEndpoint(
   SC_ASSIGN_OR_RETURN(tcp::Listening listening, tcp::ListenOn(tcp));
   descriptor.addresses = std::move(listening.addresses);
   SC_ASSIGN_OR_RETURN(std::unique_ptr<tcp::Reactor> reactor,
-                      tcp::Reactor::Start());
+                      tcp::Reactor::Start(options.doorbell));
   auto endpoint = std::make_unique<tcp::TcpEndpoint>(
       options, tcp, std::move(descriptor), std::move(reactor));
   endpoint->Serve(std::move(listening.sockets));

@@ -126,6 +126,8 @@ class FaultyEndpoint final : public Endpoint {
     return std::make_unique<FaultySendEdge>(table_, std::move(core));
   }
 
+  LinkCounters counters() const override { return real_->counters(); }
+
   bool Progress() override {
     return gate_.Run(options_.doorbell, [this] { return Poll(); });
   }
