@@ -13,6 +13,7 @@
 #include "client/command_line.h"
 #include "client/context.h"
 #include "client/doctor_command.h"
+#include "client/generate_command.h"
 #include "client/help_commands.h"
 #include "client/job_commands.h"
 #include "client/memory_commands.h"
@@ -60,6 +61,7 @@ int Main(int argc, char** argv) {
   AddRunCommand(&app, &context);
   AddPlanCommand(&app, &context);
   AddVerifyCommand(&app, &context);
+  AddGenerateCommand(&app, &context);
   AddJobCommands(&app, &context);
   AddClusterCommands(&app, &context);
   AddMemoryCommands(&app, &context);

@@ -21,6 +21,7 @@
 #include "rpc/address.h"
 #include "stage_worker/engine/synthetic/synthetic_engine.h"
 #include "stage_worker/engine/torch/torch_engine.h"
+#include "stage_worker/generate/generate.h"
 #include "stage_worker/job_logs.h"
 #include "stage_worker/profile_command.h"
 #include "stage_worker/transports.h"
@@ -43,6 +44,7 @@ struct Flags {
   std::string data_listen;
   bool tcp_checksum = false;
   std::string profile;
+  std::string generate;
   transport::nccl::NcclSettings nccl;
   std::string log_level = "info";
   bool log_json = false;
@@ -93,6 +95,9 @@ void AddFlags(CLI::App* app, Flags* flags) {
   app->add_option("--profile", flags->profile,
                   "Measure the model of the job spec in this file (a "
                   "serialized JobSpec), print the profile as JSON and exit");
+  app->add_option("--generate", flags->generate,
+                  "Continue the tokens of the request in this file (JSON), "
+                  "print one token a line and exit");
   app->add_option("--nccl-library", flags->nccl.nccl_library,
                   "libnccl.so.2 for transport = \"nccl\": a path, or a name "
                   "that the dynamic linker finds")
@@ -229,6 +234,16 @@ int Profile(const Flags& flags, StopTarget* stop) {
   return 0;
 }
 
+int GenerateTokens(const Flags& flags, StopTarget* stop) {
+  const absl::Status status =
+      GenerateToStdout(flags.generate, [stop] { return stop->stopped(); });
+  if (status.ok()) return 0;
+  return Fail(absl::IsInvalidArgument(status) || absl::IsNotFound(status)
+                  ? kExitUsage
+                  : kExitInternal,
+              status);
+}
+
 // The engine and the device are there: their names, for doctors.
 int ReportCheck(const Flags& flags) {
   std::printf("engine %s\ndevice %s\n", flags.engine.c_str(),
@@ -292,6 +307,7 @@ int WorkerMain(int argc, char** argv,
   }
   if (flags.check) return ReportCheck(flags);
   if (customise) customise(&flags.worker.parts);
+  if (!flags.generate.empty()) return GenerateTokens(flags, stop);
   return flags.profile.empty() ? Run(flags, stop) : Profile(flags, stop);
 }
 

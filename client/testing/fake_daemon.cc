@@ -13,6 +13,8 @@
 //   silent      never says where it listens
 // A worker with --profile says that each of four layers costs 10 ms forward and
 // 20 ms backward, and the head twice that.
+// One with --generate prints the bytes of FAKE_GENERATED (default " and on.")
+// as tokens and ends, or with FAKE_WORKER = hangs waits after them.
 // FAKE_WORKER: waits, exits (complains, ends with 2), ignores-term, stops
 //
 // With --version both say FAKE_VERSION, or what goes with the client; with
@@ -121,13 +123,26 @@ void SetFate(const std::string& fate, FakeCoordinator* coordinator) {
   _exit(0);
 }
 
-[[noreturn]] void RunWorker(bool profile) {
+[[noreturn]] void PrintGenerated(bool hang) {
+  for (const char byte : Environment("FAKE_GENERATED", " and on.")) {
+    std::printf("%d\n", static_cast<unsigned char>(byte));
+    std::fflush(stdout);
+  }
+  if (hang) {
+    Tell("hangs");
+    WaitForEver();
+  }
+  _exit(0);
+}
+
+[[noreturn]] void RunWorker(const std::string& task) {
   const std::string behaviour = Environment("FAKE_WORKER", "waits");
   if (behaviour == "ignores-term") signal(SIGTERM, SIG_IGN);
   Tell(absl::StrCat("worker ", getpid()));
   if (behaviour == "exits") Complain("the port is taken", 2);
   if (behaviour == "stops") raise(SIGSTOP);
-  if (profile) PrintProfile();
+  if (task == "--profile") PrintProfile();
+  if (task == "--generate") PrintGenerated(behaviour == "hangs");
   WaitForEver();
 }
 
@@ -159,7 +174,7 @@ void AnswerQuestions(const std::vector<std::string>& arguments) {
 int Run(const std::vector<std::string>& arguments) {
   AnswerQuestions(arguments);
   bool is_coordinator = false;
-  bool profile = false;
+  std::string task;  // what a worker is to do besides waiting
   for (const std::string& argument : arguments) {
     absl::string_view text = argument;
     pid_t parent = 0;
@@ -168,12 +183,12 @@ int Run(const std::vector<std::string>& arguments) {
       DieWithParent(parent);
     }
     is_coordinator = is_coordinator || argument == "--listen";
-    profile = profile || argument == "--profile";
+    if (argument == "--profile" || argument == "--generate") task = argument;
   }
   const std::string path = Environment("FAKE_FIFO", "");
   if (!path.empty()) fifo = open(path.c_str(), O_WRONLY | O_CLOEXEC);
   if (is_coordinator) RunCoordinator();
-  RunWorker(profile);
+  RunWorker(task);
 }
 
 }  // namespace

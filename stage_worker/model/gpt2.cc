@@ -65,6 +65,9 @@ class Gpt2Stage final : public StageModel {
   }
   std::vector<at::Tensor> Forward(std::vector<at::Tensor> inputs,
                                   const at::Tensor& targets) override;
+  at::Tensor Logits(const at::Tensor& hidden) override {
+    return HeadLogits(LayerNorm(ln_f_, hidden), lm_head_->value);
+  }
 
  private:
   Affine AffineOf(const std::string& name);

@@ -23,11 +23,14 @@ at::Tensor Activate(job::Activation activation, const at::Tensor& x) {
   throw std::invalid_argument("an activation that does not exist");
 }
 
+at::Tensor HeadLogits(const at::Tensor& rows, const at::Tensor& head) {
+  return at::mm(rows, head.t());
+}
+
 at::Tensor HeadLoss(const at::Tensor& rows, const at::Tensor& head,
                     const at::Tensor& targets) {
-  const at::Tensor logits = at::mm(rows, head.t());
-  return at::cross_entropy_loss(logits, targets.reshape({-1}), /*weight=*/{},
-                                at::Reduction::Sum);
+  return at::cross_entropy_loss(HeadLogits(rows, head), targets.reshape({-1}),
+                                /*weight=*/{}, at::Reduction::Sum);
 }
 
 void CheckStageInput(const std::vector<at::Tensor>& inputs,

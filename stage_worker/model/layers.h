@@ -17,6 +17,10 @@ namespace stagecoach::worker {
 
 at::Tensor Activate(job::Activation activation, const at::Tensor& x);
 
+// Hidden states [rows, hidden], head [vocabulary, hidden] to [rows,
+// vocabulary].
+at::Tensor HeadLogits(const at::Tensor& rows, const at::Tensor& head);
+
 // Sum of the cross entropies of all rows: hidden states [rows, hidden], head
 // [vocabulary, hidden], targets [rows].
 at::Tensor HeadLoss(const at::Tensor& rows, const at::Tensor& head,

@@ -100,6 +100,9 @@ class LlamaStage final : public StageModel {
   }
   std::vector<at::Tensor> Forward(std::vector<at::Tensor> inputs,
                                   const at::Tensor& targets) override;
+  at::Tensor Logits(const at::Tensor& hidden) override {
+    return HeadLogits(RmsNorm(norm_, hidden), lm_head_->value);
+  }
 
  private:
   Linear LinearOf(const std::string& name);

@@ -1,3 +1,7 @@
+#include <ATen/core/Tensor.h>
+
+#include <stdexcept>
+
 #include "absl/status/status.h"
 #include "base/status.h"
 #include "stage_worker/model/stage_model.h"
@@ -22,6 +26,10 @@ absl::StatusOr<std::unique_ptr<StageModel>> NewDrawnModel(
 }
 
 }  // namespace
+
+at::Tensor StageModel::Logits(const at::Tensor& /*hidden*/) {
+  throw std::invalid_argument("this model gives a loss alone, and no logits");
+}
 
 absl::StatusOr<std::unique_ptr<StageModel>> NewStageModel(
     const job::JobSpec& spec, const StageAssignment& stage) {

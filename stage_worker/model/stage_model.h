@@ -47,6 +47,10 @@ class StageModel {
   // defined and the result is {loss sum over the target tokens, scalar}.
   virtual std::vector<at::Tensor> Forward(std::vector<at::Tensor> inputs,
                                           const at::Tensor& targets) = 0;
+  // Last stage, for generation: hidden states [rows, hidden] as the last block
+  // leaves them to logits [rows, vocabulary]. Throws std::invalid_argument
+  // where a model gives a loss alone.
+  virtual at::Tensor Logits(const at::Tensor& hidden);
 };
 
 using StageModelFactory =
