@@ -14,6 +14,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "rpc/address.h"
@@ -28,10 +29,12 @@ constexpr size_t kMaxStatusMessageBytes = 16 * 1024;
 
 // gRPC prints its own lines for what we report better ourselves, such as a
 // taken port. Who asks for them by GRPC_VERBOSITY gets them as gRPC writes
-// them.
-void QuietGrpcLog() {
+// them. And Debian builds the mutexes that gRPC takes with a search for
+// deadlocks, which has a lock and a graph for the whole process.
+void PrepareGrpc() {
   static std::once_flag once;
   std::call_once(once, [] {
+    absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
     if (std::getenv("GRPC_VERBOSITY") != nullptr) return;
     gpr_set_log_function([](gpr_log_func_args* line) {
       LogDebug(absl::StrCat("grpc: ", line->message));
@@ -135,7 +138,7 @@ absl::Status Explain(const Address& address) {
 
 absl::StatusOr<ListeningServer> Listen(grpc::ServerBuilder& builder,
                                        const ListenOptions& options) {
-  QuietGrpcLog();
+  PrepareGrpc();
   SC_ASSIGN_OR_RETURN(Address address, ParseAddress(options.address));
   SC_RETURN_IF_ERROR(CheckReach(address, options));
   if (address.is_unix && UnixSocketAnswers(address.path)) {
@@ -161,7 +164,7 @@ absl::StatusOr<ListeningServer> Listen(grpc::ServerBuilder& builder,
 }
 
 std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
-  QuietGrpcLog();
+  PrepareGrpc();
   grpc::ChannelArguments arguments;
   for (const ChannelSetting& setting : kChannelSettings) {
     arguments.SetInt(setting.name, setting.value);
