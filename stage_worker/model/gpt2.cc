@@ -11,6 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "job/model_shape.h"
+#include "stage_worker/kernels/choice.h"
+#include "stage_worker/kernels/embedding.h"
+#include "stage_worker/kernels/gpt2_block.h"
 #include "stage_worker/model/layers.h"
 #include "stage_worker/model/parameter_set.h"
 #include "stage_worker/model/stage_model.h"
@@ -37,6 +40,10 @@ Initialiser InitialiserOf(const job::JobSpec& spec,
 struct Affine {
   StageParameter* weight = nullptr;
   StageParameter* bias = nullptr;
+
+  kernels::Linear Kernel() const {
+    return {KernelParameter(weight), KernelParameter(bias)};
+  }
 };
 
 at::Tensor Conv1d(const Affine& layer, const at::Tensor& x) {
@@ -78,14 +85,18 @@ class Gpt2Stage final : public StageModel {
   at::Tensor Embed(const at::Tensor& tokens) const;
   at::Tensor Attention(const Block& block, const at::Tensor& x) const;
   at::Tensor RunBlock(const Block& block, const at::Tensor& x) const;
+  kernels::Gpt2Block OwnBlockOf(const Block& block) const;
 
   const job::JobSpec spec_;
   const job::ModelConfig config_;
   const StageAssignment stage_;
+  const bool own_kernels_;
   ParameterSet parameters_;
   StageParameter* wte_ = nullptr;
   StageParameter* wpe_ = nullptr;
   std::vector<Block> blocks_;
+  // The same for own kernels; empty with ATen's.
+  std::vector<kernels::Gpt2Block> own_blocks_;
   Affine ln_f_;
   StageParameter* lm_head_ = nullptr;
 };
@@ -94,6 +105,7 @@ Gpt2Stage::Gpt2Stage(const job::JobSpec& spec, const StageAssignment& stage)
     : spec_(spec),
       config_(job::ConfigOf(spec)),
       stage_(stage),
+      own_kernels_(kernels::IsOwn(spec.training.kernels)),
       parameters_(spec, stage, [this](const std::string& name) {
         return InitialiserOf(spec_, config_, name);
       }) {
@@ -103,6 +115,9 @@ Gpt2Stage::Gpt2Stage(const job::JobSpec& spec, const StageAssignment& stage)
   }
   for (int64_t layer = stage.layers.begin; layer < stage.layers.end; ++layer) {
     blocks_.push_back(BlockOf(layer));
+  }
+  if (own_kernels_) {
+    for (const Block& block : blocks_) own_blocks_.push_back(OwnBlockOf(block));
   }
   if (stage.last) {
     ln_f_ = AffineOf("transformer.ln_f");
@@ -139,12 +154,35 @@ std::optional<double> Gpt2Stage::ScoreScale(int64_t layer) const {
                                        : scale;
 }
 
+kernels::Gpt2Block Gpt2Stage::OwnBlockOf(const Block& block) const {
+  kernels::Gpt2Block own;
+  own.ln_1_weight = KernelParameter(block.ln_1.weight);
+  own.ln_1_bias = KernelParameter(block.ln_1.bias);
+  own.c_attn = block.c_attn.Kernel();
+  own.attn_c_proj = block.attn_c_proj.Kernel();
+  own.ln_2_weight = KernelParameter(block.ln_2.weight);
+  own.ln_2_bias = KernelParameter(block.ln_2.bias);
+  own.c_fc = block.c_fc.Kernel();
+  own.mlp_c_proj = block.mlp_c_proj.Kernel();
+  own.heads = spec_.model.heads;
+  own.score_scale = block.score_scale.value_or(
+      1 / std::sqrt(static_cast<double>(spec_.model.hidden / own.heads)));
+  own.epsilon = config_.norm_epsilon;
+  own.activation = config_.activation;
+  own.library = kernels::LibraryOf(spec_.training.kernels);
+  return own;
+}
+
 at::Tensor Gpt2Stage::LayerNorm(const Affine& norm, const at::Tensor& x) const {
   return at::layer_norm(x, norm.weight->shape, norm.weight->value,
                         norm.bias->value, config_.norm_epsilon);
 }
 
 at::Tensor Gpt2Stage::Embed(const at::Tensor& tokens) const {
+  if (own_kernels_) {
+    return kernels::RunEmbedding(KernelParameter(wte_), KernelParameter(wpe_),
+                                 tokens);
+  }
   const int64_t length = spec_.data.sequence_length;
   const at::Tensor positions = length == config_.positions
                                    ? wpe_->value
@@ -181,7 +219,10 @@ std::vector<at::Tensor> Gpt2Stage::Forward(std::vector<at::Tensor> inputs,
   CheckStageInput(inputs, targets, spec_, stage_, "GPT-2");
   at::Tensor x = std::move(inputs[0]);
   if (stage_.first) x = Embed(x);
-  for (const Block& block : blocks_) x = RunBlock(block, x);
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    x = own_kernels_ ? kernels::RunGpt2Block(own_blocks_[i], x)
+                     : RunBlock(blocks_[i], x);
+  }
   if (!stage_.last) return {x};
   return {HeadLoss(LayerNorm(ln_f_, x).view({-1, spec_.model.hidden}),
                    lm_head_->value, targets)};

@@ -21,6 +21,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "job/model_shape.h"
+#include "stage_worker/kernels/choice.h"
+#include "stage_worker/kernels/embedding.h"
+#include "stage_worker/kernels/llama_block.h"
 #include "stage_worker/model/layers.h"
 #include "stage_worker/model/parameter_set.h"
 #include "stage_worker/model/rope.h"
@@ -43,6 +46,11 @@ Initialiser InitialiserOf(const job::JobSpec& spec,
 struct Linear {
   StageParameter* weight = nullptr;
   StageParameter* bias = nullptr;  // may be absent
+
+  kernels::Linear Kernel() const {
+    return {KernelParameter(weight), KernelParameter(bias),
+            /*output_first=*/true};
+  }
 
   at::Tensor operator()(const at::Tensor& x) const {
     std::vector<int64_t> sizes = x.sizes().vec();
@@ -69,6 +77,7 @@ struct Block {
   Linear down_proj;
   // Which keys [sequence] a query [sequence] sees; empty: all before it.
   std::optional<at::Tensor> mask;
+  int64_t window = 0;  // the same as a number; 0: all before it
 };
 
 // [sequence, head width] each; the second half repeats the first.
@@ -109,6 +118,7 @@ class LlamaStage final : public StageModel {
   Block BlockOf(int64_t layer);
   void MoveConstantsTo(const at::Device& device);
 
+  at::Tensor Embed(const at::Tensor& tokens) const;
   at::Tensor RmsNorm(const StageParameter* weight, const at::Tensor& x) const;
   at::Tensor Rotate(const at::Tensor& x) const;
   // [rows, sequence, heads * width] to [rows, heads, sequence, width].
@@ -117,13 +127,17 @@ class LlamaStage final : public StageModel {
   at::Tensor RepeatHeads(const at::Tensor& x) const;
   at::Tensor Attention(const Block& block, const at::Tensor& x) const;
   at::Tensor RunBlock(const Block& block, const at::Tensor& x) const;
+  kernels::LlamaBlock OwnBlockOf(const Block& block) const;
 
   const job::JobSpec spec_;
   const job::ModelConfig config_;
   const StageAssignment stage_;
+  const bool own_kernels_;
   ParameterSet parameters_;
   StageParameter* embed_tokens_ = nullptr;
   std::vector<Block> blocks_;
+  // The same for own kernels; empty with ATen's.
+  std::vector<kernels::LlamaBlock> own_blocks_;
   StageParameter* norm_ = nullptr;
   StageParameter* lm_head_ = nullptr;
   Rotation rotation_;
@@ -133,6 +147,7 @@ LlamaStage::LlamaStage(const job::JobSpec& spec, const StageAssignment& stage)
     : spec_(spec),
       config_(job::ConfigOf(spec)),
       stage_(stage),
+      own_kernels_(kernels::IsOwn(spec.training.kernels)),
       parameters_(spec, stage, [this](const std::string& name) {
         return InitialiserOf(spec_, config_, name);
       }) {
@@ -145,6 +160,8 @@ LlamaStage::LlamaStage(const job::JobSpec& spec, const StageAssignment& stage)
     lm_head_ = parameters_.Get("lm_head.weight");
   }
   rotation_ = RotationOf(config_, spec.data.sequence_length);
+  if (!own_kernels_) return;
+  for (const Block& block : blocks_) own_blocks_.push_back(OwnBlockOf(block));
 }
 
 Linear LlamaStage::LinearOf(const std::string& name) {
@@ -171,8 +188,36 @@ Block LlamaStage::BlockOf(int64_t layer) {
   block.down_proj = LinearOf(name + "mlp.down_proj");
   const int64_t window = config_.WindowOfLayer(layer);
   const int64_t length = spec_.data.sequence_length;
-  if (window > 0 && window < length) block.mask = SlidingMask(length, window);
+  if (window > 0 && window < length) {
+    block.window = window;
+    if (!own_kernels_) block.mask = SlidingMask(length, window);
+  }
   return block;
+}
+
+kernels::LlamaBlock LlamaStage::OwnBlockOf(const Block& block) const {
+  kernels::LlamaBlock own;
+  own.input_norm = KernelParameter(block.input_norm);
+  own.q_proj = block.q_proj.Kernel();
+  own.k_proj = block.k_proj.Kernel();
+  own.v_proj = block.v_proj.Kernel();
+  own.o_proj = block.o_proj.Kernel();
+  own.q_norm = KernelParameter(block.q_norm);
+  own.k_norm = KernelParameter(block.k_norm);
+  own.post_attention_norm = KernelParameter(block.post_attention_norm);
+  own.gate_proj = block.gate_proj.Kernel();
+  own.up_proj = block.up_proj.Kernel();
+  own.down_proj = block.down_proj.Kernel();
+  own.cosine = &rotation_.cosine;
+  own.sine = &rotation_.sine;
+  own.heads = spec_.model.heads;
+  own.key_value_heads = config_.key_value_heads;
+  own.head_width = config_.head_width;
+  own.window = block.window;
+  own.epsilon = config_.norm_epsilon;
+  own.activation = config_.activation;
+  own.library = kernels::LibraryOf(spec_.training.kernels);
+  return own;
 }
 
 // The engine chooses the device when it lays the parameters out.
@@ -238,13 +283,22 @@ at::Tensor LlamaStage::RunBlock(const Block& block, const at::Tensor& x) const {
                          block.up_proj(normed));
 }
 
+at::Tensor LlamaStage::Embed(const at::Tensor& tokens) const {
+  return own_kernels_ ? kernels::RunEmbedding(KernelParameter(embed_tokens_),
+                                              /*positions=*/{}, tokens)
+                      : at::embedding(embed_tokens_->value, tokens);
+}
+
 std::vector<at::Tensor> LlamaStage::Forward(std::vector<at::Tensor> inputs,
                                             const at::Tensor& targets) {
   CheckStageInput(inputs, targets, spec_, stage_, "a Llama");
   at::Tensor x = std::move(inputs[0]);
   MoveConstantsTo(x.device());
-  if (stage_.first) x = at::embedding(embed_tokens_->value, x);
-  for (const Block& block : blocks_) x = RunBlock(block, x);
+  if (stage_.first) x = Embed(x);
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    x = own_kernels_ ? kernels::RunLlamaBlock(own_blocks_[i], x)
+                     : RunBlock(blocks_[i], x);
+  }
   if (!stage_.last) return {x};
   return {HeadLoss(RmsNorm(norm_, x).view({-1, spec_.model.hidden}),
                    lm_head_->value, targets)};

@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "job/job_spec.h"
 #include "stage_worker/engine/stage_engine.h"
+#include "stage_worker/kernels/linear.h"
 #include "stage_worker/model/stage_model.h"
 
 namespace stagecoach::worker {
@@ -21,6 +22,12 @@ Initialiser Constant(double value);
 // Values that depend on seed and name alone. Drawn on the CPU whatever the
 // device, so that they are the same.
 Initialiser Normal(double deviation, int64_t seed, const std::string& name);
+
+// As kernels take it; null: there is none.
+inline kernels::Parameter KernelParameter(const StageParameter* parameter) {
+  if (parameter == nullptr) return {};
+  return {&parameter->value, &parameter->gradient};
+}
 
 // The parameters of one stage, as job::StageParameters lists them: names,
 // shapes, order and what is tied. A tied head is a second leaf, named

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "stage_worker/engine/local_pipeline.h"
@@ -168,10 +169,13 @@ double ExpectWeights(const Trained& trained, const Reference& reference) {
   return worst;
 }
 
-class ParityTest : public testing::TestWithParam<const char*> {};
+class ParityTest : public testing::TestWithParam<
+                       std::tuple<const char*, job::KernelChoice>> {};
 
 TEST_P(ParityTest, TrainsAsTransformersDoes) {
-  const Reference reference = Load(GetParam());
+  const char* const name = std::get<0>(GetParam());
+  Reference reference = Load(name);
+  reference.spec.training.kernels = std::get<1>(GetParam());
   const Trained single = Train(reference, 1);
   ASSERT_EQ(single.steps.size(), reference.steps.size());
   const double loss = LossDifference(single, reference);
@@ -187,7 +191,7 @@ TEST_P(ParityTest, TrainsAsTransformersDoes) {
   std::printf(
       "%s: largest differences: loss %.1e, first gradient norm %.1e, later "
       "ones %.1e, a parameter's first %.1e, a weight %.1e\n",
-      GetParam(), loss, first, later, parameter_norm, weight);
+      name, loss, first, later, parameter_norm, weight);
   for (const int stages : {2, 4}) {
     const Trained cut = Train(reference, stages);
     ASSERT_EQ(cut.steps.size(), single.steps.size());
@@ -201,14 +205,18 @@ TEST_P(ParityTest, TrainsAsTransformersDoes) {
 
 INSTANTIATE_TEST_SUITE_P(
     Models, ParityTest,
-    testing::Values("gpt2_tied", "gpt2_untied", "gpt2_variant",
-                    "llama_gqa_tied", "llama_gqa_untied_headdim_legacyconfig",
-                    "llama_gqa_sharded", "llama_rope_llama3",
-                    "llama_linear_biases", "llama_dynamic",
-                    "llama_yarn_legacyconfig", "mistral_sliding",
-                    "qwen2_bias_tied", "qwen3_norms_sliding"),
-    [](const testing::TestParamInfo<const char*>& model) {
-      return std::string(model.param);
+    testing::Combine(
+        testing::Values("gpt2_tied", "gpt2_untied", "gpt2_variant",
+                        "llama_gqa_tied",
+                        "llama_gqa_untied_headdim_legacyconfig",
+                        "llama_gqa_sharded", "llama_rope_llama3",
+                        "llama_linear_biases", "llama_dynamic",
+                        "llama_yarn_legacyconfig", "mistral_sliding",
+                        "qwen2_bias_tied", "qwen3_norms_sliding"),
+        testing::Values(job::KernelChoice::kAten, job::KernelChoice::kOneDnn)),
+    [](const testing::TestParamInfo<ParityTest::ParamType>& model) {
+      const bool own = std::get<1>(model.param) != job::KernelChoice::kAten;
+      return std::string(std::get<0>(model.param)) + (own ? "_own" : "_aten");
     });
 
 // What the others would not notice: that the tolerances let anything through.

@@ -13,6 +13,8 @@ namespace stagecoach::worker {
 namespace {
 
 constexpr int kSteps = 5;
+constexpr job::KernelChoice kKernels[] = {job::KernelChoice::kAten,
+                                          job::KernelChoice::kOneDnn};
 
 struct Trained {
   std::vector<LocalStep> steps;
@@ -55,9 +57,18 @@ class BitEqualityTest : public ::testing::Test {
   }
 
   // `cuts`: stages and engines.
-  void ExpectAllEqual(const job::JobSpec& spec,
+  void ExpectAllEqual(job::JobSpec spec,
                       const std::vector<std::pair<int, int>>& cuts = {
                           {1, 1}, {2, 1}, {2, 2}, {4, 1}, {4, 2}, {4, 4}}) {
+    for (const job::KernelChoice kernels : kKernels) {
+      SCOPED_TRACE(static_cast<int>(kernels));
+      spec.training.kernels = kernels;
+      ExpectAllEqualOnOneKind(spec, cuts);
+    }
+  }
+
+  void ExpectAllEqualOnOneKind(const job::JobSpec& spec,
+                               const std::vector<std::pair<int, int>>& cuts) {
     const Trained reference = Train(spec, 1, 1, GpipeOrder);
     ASSERT_EQ(reference.steps.size(), static_cast<size_t>(kSteps));
     for (const auto& [stages, engines] : cuts) {
@@ -137,9 +148,10 @@ TEST_F(BitEqualityTest, AnyOrderThatAccumulatesUpwards) {
 }
 
 TEST_F(BitEqualityTest, SplitBackward) {
-  for (bool tied : {true, false}) {
+  for (const job::KernelChoice kernels : kKernels) {
     job::JobSpec spec = TinySpec();
-    spec.model.tie_embeddings = tied;
+    spec.training.kernels = kernels;
+    spec.model.tie_embeddings = kernels == job::KernelChoice::kAten;
     const Trained reference = Train(spec, 1, 1, GpipeOrder);
     for (const auto& [stages, engines] :
          std::vector<std::pair<int, int>>{{1, 1}, {2, 2}, {4, 2}, {4, 4}}) {
@@ -194,7 +206,8 @@ TEST_F(BitEqualityTest, Llama) {
 }
 
 TEST_F(BitEqualityTest, LlamaWithSplitBackward) {
-  const job::JobSpec spec = LlamaSpec();
+  job::JobSpec spec = LlamaSpec();
+  spec.training.kernels = job::KernelChoice::kOneDnn;
   const Trained reference = Train(spec, 1, 1, GpipeOrder);
   for (const auto& [stages, engines] :
        std::vector<std::pair<int, int>>{{1, 1}, {2, 2}, {4, 2}, {4, 4}}) {
@@ -205,6 +218,23 @@ TEST_F(BitEqualityTest, LlamaWithSplitBackward) {
                 return WithSplitBackward(OneForwardOneBackwardOrder(s, m));
               }),
         reference);
+  }
+}
+
+// Two ways to the same numbers, which rounding tells apart.
+TEST_F(BitEqualityTest, KernelsAgreeButForRounding) {
+  for (job::JobSpec spec : {TinySpec(), LlamaSpec()}) {
+    spec.training.kernels = job::KernelChoice::kAten;
+    const Trained aten = Train(spec, 2, 2, OneForwardOneBackwardOrder);
+    spec.training.kernels = job::KernelChoice::kOneDnn;
+    const Trained own = Train(spec, 2, 2, OneForwardOneBackwardOrder);
+    EXPECT_NE(own.digests, aten.digests) << "one and the same";
+    for (size_t step = 0; step < own.steps.size(); ++step) {
+      EXPECT_NEAR(own.steps[step].loss / aten.steps[step].loss, 1, 2e-5);
+      EXPECT_NEAR(
+          own.steps[step].gradient_norm / aten.steps[step].gradient_norm, 1,
+          1e-3);
+    }
   }
 }
 

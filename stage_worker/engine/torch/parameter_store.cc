@@ -10,6 +10,8 @@
 #include "base/sha256.h"
 #include "base/status.h"
 #include "memory/category.h"
+#include "stage_worker/kernels/choice.h"
+#include "stage_worker/kernels/optimizer.h"
 
 namespace stagecoach::worker {
 namespace {
@@ -101,6 +103,10 @@ absl::Status ReadInto(const StateReader& read, const std::string& name,
 // In double, and in pieces: a double copy of a whole embedding would be twice
 // its gradient.
 double SquaredNorm(const at::Tensor& gradient) {
+  if (gradient.is_cpu()) {
+    return kernels::SumOfSquares(gradient.const_data_ptr<float>(),
+                                 gradient.numel());
+  }
   constexpr int64_t kPiece = int64_t{1} << 16;
   const at::Tensor flat = gradient.view({-1});
   double sum = 0;
@@ -118,7 +124,9 @@ double SquaredNorm(const at::Tensor& gradient) {
 ParameterStore::ParameterStore(const job::TrainingSpec& training,
                                const at::Device& device,
                                std::vector<StageParameter*> parameters)
-    : training_(training), parameters_(BufferOrder(std::move(parameters))) {
+    : training_(training),
+      parameters_(BufferOrder(std::move(parameters))),
+      own_kernels_(kernels::IsOwn(training.kernels)) {
   const at::NoGradGuard no_grad;
   int64_t decaying = 0;
   int64_t elements = 0;
@@ -187,7 +195,9 @@ void ParameterStore::Initialise() {
   }
 }
 
-void ParameterStore::ZeroGradients() { gradients_.zero_(); }
+void ParameterStore::ZeroGradients() {
+  if (!std::exchange(gradients_are_zero_, false)) gradients_.zero_();
+}
 
 std::vector<ParameterNorm> ParameterStore::SquaredNorms() const {
   const at::NoGradGuard no_grad;
@@ -203,6 +213,7 @@ std::vector<ParameterNorm> ParameterStore::SquaredNorms() const {
 
 void ParameterStore::Update(const UpdateOptions& options) {
   const at::NoGradGuard no_grad;
+  if (own_kernels_) return UpdateInOnePass(options);
   if (options.clip_factor < 1) gradients_.mul_(options.clip_factor);
   if (training_.optimizer == job::OptimizerKind::kAdamW) {
     AdamW(options);
@@ -220,6 +231,33 @@ void ParameterStore::AdamW(const UpdateOptions& options) {
                       training_.betas[1], range.weight_decay, training_.epsilon,
                       /*amsgrad=*/false, /*maximize=*/false);
   }
+}
+
+void ParameterStore::UpdateInOnePass(const UpdateOptions& options) {
+  const double clip = std::min(1.0, options.clip_factor);
+  for (const Range& range : ranges_) {
+    auto* const values = range.values.mutable_data_ptr<float>();
+    auto* const gradients = range.gradients.mutable_data_ptr<float>();
+    const int64_t count = range.values.numel();
+    if (training_.optimizer == job::OptimizerKind::kSgd) {
+      kernels::SgdUpdate({options.learning_rate, clip}, count, gradients,
+                         values);
+      continue;
+    }
+    kernels::AdamWOptions adamw;
+    adamw.rate = options.learning_rate;
+    adamw.clip = clip;
+    adamw.beta1 = training_.betas[0];
+    adamw.beta2 = training_.betas[1];
+    adamw.epsilon = training_.epsilon;
+    adamw.weight_decay = range.weight_decay;
+    adamw.step = options.step.value() + 1;
+    kernels::AdamWUpdate(
+        adamw, count,
+        {values, gradients, range.averages.mutable_data_ptr<float>(),
+         range.squared_averages.mutable_data_ptr<float>()});
+  }
+  gradients_are_zero_ = true;
 }
 
 std::vector<ParameterDigest> ParameterStore::Digests() const {

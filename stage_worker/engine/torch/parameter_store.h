@@ -31,10 +31,12 @@ class ParameterStore {
   ParameterStore(const job::TrainingSpec& training, const at::Device& device,
                  std::vector<StageParameter*> parameters);
 
+  // Before a step; free if the last update has left them so.
   void ZeroGradients();
   // Sums of squares in double, in global order; tied ones by the owner only.
   std::vector<ParameterNorm> SquaredNorms() const;
-  // Clips the gradients (in place) and takes one optimizer step.
+  // Clips the gradients and takes one optimizer step. What the gradients hold
+  // afterwards is not said.
   void Update(const UpdateOptions& options);
   // SHA-256 of each parameter's bytes, in global order; tied ones by the owner
   // only.
@@ -70,6 +72,8 @@ class ParameterStore {
   void MakeRanges(int64_t decaying, int64_t elements);
   void Initialise();
   void AdamW(const UpdateOptions& options);
+  // The same in one pass each, with own kernels.
+  void UpdateInOnePass(const UpdateOptions& options);
   // The stretch of one of the flat buffers that belongs to the parameter.
   static at::Tensor PartOf(const at::Tensor& buffer,
                            const StageParameter& parameter);
@@ -84,6 +88,8 @@ class ParameterStore {
   at::Tensor squared_averages_;
   at::Tensor step_;
   std::vector<Range> ranges_;
+  const bool own_kernels_;
+  bool gradients_are_zero_ = false;
 };
 
 }  // namespace stagecoach::worker

@@ -13,6 +13,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "stage_worker/kernels/block_node.h"
+
 namespace stagecoach::worker {
 namespace {
 
@@ -170,6 +172,12 @@ std::vector<at::Tensor> SplitBackward::RunInput(
   }
   const PathGraph graph(roots, inputs);
   const Captures captures = ChooseCaptures(graph, inputs);
+  for (const std::shared_ptr<Node>& node : graph.PathNodes()) {
+    auto block = std::dynamic_pointer_cast<kernels::BlockNode>(node);
+    if (block == nullptr) continue;
+    block->DeferWeights();
+    blocks_.push_back(std::move(block));
+  }
   std::vector<at::Tensor> results =
       autograd::Engine::get_default_engine().execute(
           roots, gradients, /*keep_graph=*/true, /*create_graph=*/false,
@@ -203,6 +211,7 @@ void SplitBackward::RunWeight() {
   }
   edges_.clear();
   gradients_.clear();
+  for (const auto& block : std::exchange(blocks_, {})) block->RunWeights();
 }
 
 }  // namespace stagecoach::worker

@@ -4,9 +4,14 @@
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/edge.h>
 
+#include <memory>
 #include <vector>
 
 namespace stagecoach::worker {
+
+namespace kernels {
+class BlockNode;
+}  // namespace kernels
 
 // The backward of one stage and microbatch in two halves, as zero-bubble
 // schedules want it (Qi et al., Zero Bubble Pipeline Parallelism, 2023).
@@ -17,7 +22,8 @@ namespace stagecoach::worker {
 // parameter gradients later. Nodes that feed nothing but vectors (norm weights)
 // are finished in RunInput: to defer them would keep their input and gradient
 // for next to nothing. The kernels and their order per parameter are those of a
-// full backward, so the results are bit-equal to it.
+// full backward, so the results are bit-equal to it. Own blocks have no edges
+// to their parameters; they defer their weight gradients themselves.
 //
 // Where the stage has no inputs (the first one) there is no path: everything is
 // weight gradient. Throws what torch throws. Single-executor.
@@ -38,6 +44,7 @@ class SplitBackward {
   // What RunWeight starts from.
   std::vector<torch::autograd::Edge> edges_;
   std::vector<at::Tensor> gradients_;
+  std::vector<std::shared_ptr<kernels::BlockNode>> blocks_;
 };
 
 }  // namespace stagecoach::worker

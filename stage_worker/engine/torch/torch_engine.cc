@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
+#include <malloc.h>
 #include <torch/headeronly/version.h>
 
 #include <algorithm>
@@ -21,6 +22,7 @@
 #include "stage_worker/engine/torch/parameter_store.h"
 #include "stage_worker/engine/torch/torch_status.h"
 #include "stage_worker/engine/torch/torch_tensor.h"
+#include "stage_worker/kernels/choice.h"
 
 namespace stagecoach::worker {
 namespace {
@@ -81,6 +83,22 @@ at::Tensor CopyTokens(const std::vector<int64_t>& tokens,
   return copy.to(device);
 }
 
+// Freed memory stays in the process, for the next microbatch: the kernel clears
+// every page that it gives anew, thousands in a step.
+void KeepFreedMemory() {
+  constexpr int kLargest = 32 << 20;  // that glibc takes
+  mallopt(M_MMAP_THRESHOLD, kLargest);
+  mallopt(M_TRIM_THRESHOLD, 2000 << 20);
+  mallopt(M_TOP_PAD, 16 << 20);
+  // The others give back what lies at their end whatever is set above.
+  mallopt(M_ARENA_MAX, 1);
+}
+
+// Until the last engine's end.
+struct GiveMemoryBack {
+  ~GiveMemoryBack() { malloc_trim(0); }
+};
+
 class TorchEngine final : public StageEngine {
  public:
   TorchEngine(const EngineOptions& options, const at::Device& device)
@@ -128,6 +146,8 @@ class TorchEngine final : public StageEngine {
 
  private:
   using Key = std::pair<StageIndex, MicrobatchIndex>;
+
+  const GiveMemoryBack give_memory_back_{};  // first, so that it is last to go
 
   static StepProtocol::Options ProtocolOptions(const EngineOptions& options);
   absl::StatusOr<TokenBatch> ReadData(const StageAssignment& stage,
@@ -533,10 +553,6 @@ absl::Status CheckSupported(const job::TrainingSpec& training,
     return absl::UnimplementedError(
         "this training.precision is not supported yet; try \"float32\"");
   }
-  if (training.kernels == job::KernelChoice::kOneDnn) {
-    return absl::UnimplementedError(
-        "training.kernels = \"onednn\" is not supported yet; try \"auto\"");
-  }
   if (training.threads < 1) {
     return absl::InvalidArgumentError("training.threads must be at least 1");
   }
@@ -567,6 +583,7 @@ absl::Status InitTorch(const TorchOptions& options) {
   SC_ASSIGN_OR_RETURN(const at::Device device, ParseDevice(options.device));
   return CatchTorch("starting torch", [&]() -> absl::Status {
     InstallCpuAllocator();
+    KeepFreedMemory();
     SC_RETURN_IF_ERROR(LoadDevice(device, options.cuda_library));
     MakeDeterministic();
     return absl::OkStatus();
@@ -584,9 +601,12 @@ absl::StatusOr<std::unique_ptr<StageEngine>> NewTorchEngine(
   SC_ASSIGN_OR_RETURN(const at::Device device, ParseDevice(torch.device));
   SC_RETURN_IF_ERROR(CheckSupported(options.spec.training, device));
   SC_RETURN_IF_ERROR(CheckOptions(options));
-  auto engine = std::make_unique<TorchEngine>(options, device);
+  EngineOptions chosen = options;
+  chosen.spec.training.kernels =
+      kernels::Resolve(options.spec.training.kernels, device.is_cpu());
+  auto engine = std::make_unique<TorchEngine>(chosen, device);
   SC_RETURN_IF_ERROR(engine->Build(
-      options, torch.model_factory ? torch.model_factory : NewStageModel));
+      chosen, torch.model_factory ? torch.model_factory : NewStageModel));
   return engine;
 }
 

@@ -195,9 +195,6 @@ TEST(TrainingTest, RefusesByNameWhatIsNotBuiltYet) {
   job::JobSpec half = TinySpec();
   half.training.precision = job::Precision::kBFloat16;
   refuses(half);
-  job::JobSpec kernels = TinySpec();
-  kernels.training.kernels = job::KernelChoice::kOneDnn;
-  refuses(kernels);
 }
 
 TEST(TrainingTest, RefusesACheckpointWithoutWeights) {

@@ -1,0 +1,115 @@
+#include "stage_worker/kernels/embedding.h"
+
+#include <c10/core/GradMode.h>
+
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "stage_worker/kernels/block_node.h"
+#include "stage_worker/kernels/elementwise.h"
+
+namespace stagecoach::worker::kernels {
+namespace {
+
+template <typename T>
+class EmbeddingNode final : public BlockNode {
+ public:
+  EmbeddingNode(const Parameter& table, const Parameter& positions,
+                const at::Tensor& tokens)
+      : table_(table), positions_(positions), tokens_(tokens.contiguous()) {}
+
+  at::Tensor Forward();
+  std::string name() const override { return "Embedding"; }
+  void release_variables() override {
+    if (!deferred()) tokens_.reset();
+  }
+
+ protected:
+  std::vector<at::Tensor> Saved() const override { return {tokens_}; }
+  at::Tensor Backward(at::Tensor dy) override {
+    dy_ = std::move(dy);
+    if (!deferred()) AddWeightGradients();
+    return {};
+  }
+  void AddWeightGradients() override;
+
+ private:
+  int64_t hidden() const { return table_.value->size(1); }
+  const int64_t* Tokens() const { return tokens_.const_data_ptr<int64_t>(); }
+  // Of each token in turn: its position's row, or null.
+  template <typename U>
+  U* PositionRow(U* positions, int64_t at) const {
+    return positions == nullptr ? nullptr
+                                : positions + at % tokens_.size(1) * hidden();
+  }
+
+  const Parameter table_;
+  const Parameter positions_;
+  at::Tensor tokens_;
+  at::Tensor dy_;
+};
+
+template <typename T>
+at::Tensor EmbeddingNode<T>::Forward() {
+  at::Tensor y = Uninitialised({tokens_.size(0), tokens_.size(1), hidden()},
+                               c10::CppTypeToScalarType<T>::value);
+  const int64_t entries = table_.value->size(0);
+  T* const rows = y.mutable_data_ptr<T>();
+  for (int64_t i = 0; i < tokens_.numel(); ++i) {
+    const int64_t token = Tokens()[i];
+    if (token < 0 || token >= entries) {
+      throw std::out_of_range(absl::StrCat(
+          "token ", token, " of a vocabulary of ", entries,
+          " entries; try a larger model.vocabulary, or other data"));
+    }
+    FillRows(PositionRow(positions_.Value<T>(), i),
+             table_.Value<T>() + token * hidden(),
+             RowMajor(rows + i * hidden(), 1, hidden()));
+  }
+  return y;
+}
+
+// Token by token: the order of the sums does not depend on threads.
+template <typename T>
+void EmbeddingNode<T>::AddWeightGradients() {
+  const T* const rows = dy_.const_data_ptr<T>();
+  for (int64_t i = 0; i < tokens_.numel(); ++i) {
+    const T* const row = rows + i * hidden();
+    AddTo(row, hidden(), table_.Gradient<T>() + Tokens()[i] * hidden());
+    T* const position = PositionRow(positions_.Gradient<T>(), i);
+    if (position != nullptr) AddTo(row, hidden(), position);
+  }
+  dy_.reset();
+  tokens_.reset();
+}
+
+template <typename T>
+at::Tensor Run(const Parameter& table, const Parameter& positions,
+               const at::Tensor& tokens) {
+  const auto node =
+      std::make_shared<EmbeddingNode<T>>(table, positions, tokens);
+  at::Tensor y = node->Forward();
+  if (c10::GradMode::is_enabled()) Attach(node, at::Tensor(), &y);
+  return y;
+}
+
+}  // namespace
+
+at::Tensor RunEmbedding(const Parameter& table, const Parameter& positions,
+                        const at::Tensor& tokens) {
+  switch (table.value->scalar_type()) {
+    case at::kFloat:
+      return Run<float>(table, positions, tokens);
+    case at::kDouble:
+      return Run<double>(table, positions, tokens);
+    default:
+      throw std::invalid_argument("an embedding takes float or double");
+  }
+}
+
+}  // namespace stagecoach::worker::kernels
