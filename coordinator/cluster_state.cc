@@ -69,6 +69,21 @@ struct ClusterState::Applier {
     return Impossible(absl::StrCat(id, " is not running"));
   }
 
+  // training.kernels = "auto" is decided with the first placement, for good:
+  // later workers take what is stored. Without torch there is nothing to
+  // decide.
+  void ChooseKernels(const std::vector<std::string>& workers,
+                     JobRecord* job) const {
+    if (job->spec.training().kernels() != "auto") return;
+    bool on_cpu = true;
+    for (const std::string& name : workers) {
+      const WorkerRecord* const worker = state.FindWorker(name);
+      if (worker->torch_version.empty()) return;
+      on_cpu = on_cpu && worker->device == "cpu";
+    }
+    job->spec.mutable_training()->set_kernels(on_cpu ? "onednn" : "aten");
+  }
+
   absl::Status operator()(const CoordinatorStarted& event) const {
     if (event.term <= state.last_term_) return Impossible("an old term");
     state.last_term_ = event.term;
@@ -246,6 +261,7 @@ struct ClusterState::Applier {
     state.last_epoch_ = event.epoch;
     job->epoch = event.epoch;
     job->placed = at;
+    ChooseKernels(event.workers, job);
     job->workers.clear();
     for (const std::string& name : event.workers) {
       job->workers.emplace_back();

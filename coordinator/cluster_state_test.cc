@@ -148,6 +148,35 @@ TEST_F(ClusterStateTest, QueueHoldsWhatWaitsInTheOrderOfSubmission) {
   EXPECT_EQ(state_.job_order().size(), 3u);
 }
 
+// With the first placement, for good; and never where it was said.
+TEST_F(ClusterStateTest, AutoKernelsAreChosenByTheWorkersDevice) {
+  struct Case {
+    std::string asked;
+    std::string device;
+    std::string torch;
+    std::string chosen;
+  };
+  int64_t epoch = 0;
+  for (const Case& c : std::vector<Case>{{"auto", "cpu", "2.11", "onednn"},
+                                         {"auto", "cuda:0", "2.11", "aten"},
+                                         {"aten", "cpu", "2.11", "aten"},
+                                         {"auto", "cpu", "", "auto"}}) {
+    const std::string job = absl::StrCat("job-", ++epoch);
+    WorkerRegistered worker = Registered(absl::StrCat("of ", job));
+    worker.device = c.device;
+    worker.torch_version = c.torch;
+    MustApply(worker);
+    v1::JobSpec spec = TinySpec(1);
+    spec.mutable_training()->set_kernels(c.asked);
+    MustApply(JobSubmitted{job, job, spec});
+    MustApply(JobPlanning{job});
+    MustApply(Planned(job));
+    EXPECT_EQ(state_.FindJob(job)->spec.training().kernels(), c.asked);
+    MustApply(Placed(job, epoch, {worker.worker}));
+    EXPECT_EQ(state_.FindJob(job)->spec.training().kernels(), c.chosen);
+  }
+}
+
 TEST_F(ClusterStateTest, WorkersComeGoAndComeBack) {
   MustApply(Registered("w0", 1));
   MustRefuse(Registered("w0", 2));

@@ -125,7 +125,8 @@ TEST(GoodInputTest, WhatIsBuiltIsAccepted) {
         "pipeline.schedule=interleaved", "pipeline.release=sent",
         "pipeline.release=never", "pipeline.transport=shm",
         "pipeline.split=[1, 3]", "training.optimizer=sgd",
-        "training.kernels=aten", "training.learning_rate_schedule=linear",
+        "training.kernels=aten", "training.kernels=onednn",
+        "training.learning_rate_schedule=linear",
         "training.learning_rate_schedule=constant", "training.warmup_steps=100",
         "training.gradient_clip=0", "training.learning_rate=0",
         "data.order=sequential", "data.stride=1", "data.token_type=uint32",
@@ -372,9 +373,6 @@ const BadInput kNotBuilt[] = {
     {"Precision", "steps = 5", "precision = \"bfloat16\"",
      "DIR/spec.toml:11:1: training.precision: \"bfloat16\" is not supported "
      "yet; supported now: \"float32\""},
-    {"Kernels", "steps = 5", "kernels = \"onednn\"",
-     "DIR/spec.toml:11:1: training.kernels: \"onednn\" is not supported yet; "
-     "supported now: \"auto\", \"aten\""},
     {"MemoryLimit", "[pipeline]", "[memory]\nlimit = \"8GiB\"\n[pipeline]",
      "DIR/spec.toml:14:1: memory.limit: is not supported yet; leave it out"},
     {"NeighbourCopy", "[pipeline]",

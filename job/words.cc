@@ -36,7 +36,7 @@ constexpr Word<Precision> kPrecisions[] = {
 constexpr Word<KernelChoice> kKernelChoices[] = {
     {"auto", KernelChoice::kAuto},
     {"aten", KernelChoice::kAten},
-    {"onednn", KernelChoice::kOneDnn, false},
+    {"onednn", KernelChoice::kOneDnn},
 };
 constexpr Word<ReleasePolicy> kReleasePolicies[] = {
     {"ack", ReleasePolicy::kAcknowledged},

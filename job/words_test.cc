@@ -54,10 +54,9 @@ TYPED_TEST(WordsTest, TheDefaultIsSupported) {
 }
 
 TEST(WordTextsTest, TellsWhatIsBuilt) {
-  EXPECT_EQ(WordTexts<KernelChoice>(),
-            (std::vector<std::string>{"auto", "aten", "onednn"}));
-  EXPECT_EQ(WordTexts<KernelChoice>(true),
-            (std::vector<std::string>{"auto", "aten"}));
+  EXPECT_EQ(WordTexts<Precision>(),
+            (std::vector<std::string>{"float32", "bfloat16", "float16"}));
+  EXPECT_EQ(WordTexts<Precision>(true), std::vector<std::string>{"float32"});
 }
 
 }  // namespace

@@ -343,6 +343,7 @@ Json JobJson(const v1::Job& job) {
     json["edges"].push_back(EdgeJson(edge));
   }
   json["release"] = job.release();
+  json["kernels"] = TextOrNull(job.spec().training().kernels());
   json["total_seconds"] = job.total_seconds();
   json["parameters_sha256"] = TextOrNull(job.parameters_sha256());
   if (job.first_step() > 0) json["first_step"] = job.first_step();
@@ -419,6 +420,10 @@ std::string JobText(const v1::Job& job) {
   absl::StrAppend(&text, "  schedule    ", ScheduleLine(job), "\n");
   absl::StrAppend(&text, "  release     ", ReleaseLine(job), "\n");
   absl::StrAppend(&text, "  transport   ", TransportLine(job), "\n");
+  if (const std::string& kernels = job.spec().training().kernels();
+      !kernels.empty()) {
+    absl::StrAppend(&text, "  kernels     ", kernels, "\n");
+  }
   if (!job.steps().empty()) {
     absl::StrAppend(&text, "  speed       ", SpeedLine(job), "\n");
   }

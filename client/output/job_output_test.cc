@@ -30,6 +30,7 @@ constexpr char kSucceededDocument[] = R"({
     }
   ],
   "release": "ack",
+  "kernels": "onednn",
   "total_seconds": 0.75,
   "parameters_sha256": "abc123",
   "steps": [
@@ -196,6 +197,7 @@ constexpr char kSucceededText[] =
   schedule    1f1b, 2 workers x 1 stage, 8 microbatches
   release     ack (send budget 2)
   transport   shm (same host)
+  kernels     onednn
   speed       2.0k tokens/s, 0.25 s a step (medians)
 
 worker  stages  measured peak  outputs held  receive pool    idle

@@ -11,6 +11,7 @@ void SetSpec(v1::JobSpec* spec) {
   spec->set_name("tiny");
   spec->mutable_training()->set_steps(2);
   spec->mutable_training()->set_microbatches(8);
+  spec->mutable_training()->set_kernels("onednn");
   spec->mutable_pipeline()->set_workers(2);
   spec->mutable_pipeline()->set_stages_per_worker(1);
   spec->mutable_pipeline()->set_send_budget(2);
