@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -103,10 +104,15 @@ class SpawnPlan {
                                                 POSIX_SPAWN_SETSIGDEF));
   }
 
-  void Streams(const SpawnOptions& options, int stdout_fd) {
-    // Outside the foreground group, reading the terminal would stop the child.
-    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null",
-                                     O_RDONLY, 0);
+  void Streams(const SpawnOptions& options, int stdin_fd, int stdout_fd) {
+    if (stdin_fd >= 0) {
+      posix_spawn_file_actions_adddup2(&actions, stdin_fd, STDIN_FILENO);
+    } else {
+      // Outside the foreground group, reading the terminal would stop the
+      // child.
+      posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null",
+                                       O_RDONLY, 0);
+    }
     if (stdout_fd >= 0) {
       posix_spawn_file_actions_adddup2(&actions, stdout_fd, STDOUT_FILENO);
     }
@@ -162,31 +168,63 @@ int OpenPidFd(pid_t pid) {
   return static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
 }
 
+// The two ends of what the child reads or writes; -1 unless asked for.
+struct Stream {
+  int ours = -1;
+  int childs = -1;
+
+  ~Stream() {
+    CloseIfOpen(&ours);
+    CloseIfOpen(&childs);
+  }
+};
+
+absl::Status MakeStreams(const SpawnOptions& options, Stream* in, Stream* out) {
+  int fds[2] = {-1, -1};
+  // No pipe: writing to one whose reader is gone would raise SIGPIPE.
+  if (options.pipe_stdin) {
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) {
+      return absl::ErrnoToStatus(errno, "cannot make a child process's stdin");
+    }
+    in->ours = fds[0];
+    in->childs = fds[1];
+  }
+  if (options.pipe_stdout) {
+    if (pipe2(fds, O_CLOEXEC) != 0) {
+      return absl::ErrnoToStatus(errno,
+                                 "cannot make a pipe for a child process");
+    }
+    out->ours = fds[0];
+    out->childs = fds[1];
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<ChildProcess> ChildProcess::Spawn(const SpawnOptions& options) {
-  int pipe_fds[2] = {-1, -1};
-  if (options.pipe_stdout && pipe2(pipe_fds, O_CLOEXEC) != 0) {
-    return absl::ErrnoToStatus(errno, "cannot make a pipe for a child process");
+  Stream in;
+  Stream out;
+  if (absl::Status status = MakeStreams(options, &in, &out); !status.ok()) {
+    return status;
   }
   SpawnPlan plan;
   plan.OwnGroupAndDefaultSignals(options.own_session);
-  plan.Streams(options, pipe_fds[1]);
+  plan.Streams(options, in.childs, out.childs);
   const std::vector<std::string> arguments = ArgumentsOf(options);
   const std::vector<std::string> environment = EnvironmentOf(options);
   pid_t pid = -1;
   const int error = posix_spawn(&pid, options.program.c_str(), &plan.actions,
                                 &plan.attributes, Pointers(arguments).data(),
                                 Pointers(environment).data());
-  CloseIfOpen(&pipe_fds[1]);
   if (error != 0) {
-    CloseIfOpen(&pipe_fds[0]);
     return absl::ErrnoToStatus(
         error, absl::StrCat("cannot start ", options.program,
                             options.stderr_file.empty() ? "" : " with log ",
                             options.stderr_file));
   }
-  return ChildProcess(pid, pipe_fds[0], options.program);
+  return ChildProcess(pid, std::exchange(in.ours, -1),
+                      std::exchange(out.ours, -1), options.program);
 }
 
 ChildProcess::ChildProcess(ChildProcess&& other) noexcept {
@@ -197,6 +235,7 @@ ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
   if (this == &other) return *this;
   KillAndReap();
   pid_ = std::exchange(other.pid_, -1);
+  stdin_fd_ = std::exchange(other.stdin_fd_, -1);
   stdout_fd_ = std::exchange(other.stdout_fd_, -1);
   program_ = std::move(other.program_);
   pending_ = std::move(other.pending_);
@@ -211,6 +250,7 @@ void ChildProcess::KillAndReap() {
     kill(pid_, SIGKILL);
     Reap(0);
   }
+  CloseIfOpen(&stdin_fd_);
   CloseIfOpen(&stdout_fd_);
 }
 
@@ -225,6 +265,22 @@ bool ChildProcess::Reap(int flags) {
   return true;
 }
 
+absl::Status ChildProcess::ReadMore(absl::Time deadline) {
+  if (stdout_fd_ < 0) {
+    return absl::UnavailableError(
+        absl::StrCat(program_, " has closed its output or ended"));
+  }
+  if (!WaitReadable(stdout_fd_, deadline)) {
+    return absl::DeadlineExceededError(absl::StrCat(
+        program_, " (pid ", pid_, ") printed nothing more in time"));
+  }
+  char buffer[65536];
+  const ssize_t count = read(stdout_fd_, buffer, sizeof(buffer));
+  if (count > 0) pending_.append(buffer, static_cast<size_t>(count));
+  if (count == 0 || (count < 0 && errno != EINTR)) CloseIfOpen(&stdout_fd_);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::string> ChildProcess::ReadLine(absl::Duration timeout) {
   const absl::Time deadline = Now() + timeout;
   while (true) {
@@ -234,22 +290,46 @@ absl::StatusOr<std::string> ChildProcess::ReadLine(absl::Duration timeout) {
       pending_.erase(0, newline + 1);
       return line;
     }
-    if (stdout_fd_ < 0) {
-      // The end of the output is the end of its last line.
-      if (!pending_.empty()) return std::exchange(pending_, std::string());
-      return absl::UnavailableError(
-          absl::StrCat(program_, " has closed its output or ended"));
+    // The end of the output is the end of its last line.
+    if (stdout_fd_ < 0 && !pending_.empty()) {
+      return std::exchange(pending_, std::string());
     }
-    if (!WaitReadable(stdout_fd_, deadline)) {
+    absl::Status status = ReadMore(deadline);
+    if (absl::IsDeadlineExceeded(status)) {
       return absl::DeadlineExceededError(
           absl::StrCat(program_, " (pid ", pid_, ") printed no line within ",
                        absl::FormatDuration(timeout)));
     }
-    char buffer[4096];
-    const ssize_t count = read(stdout_fd_, buffer, sizeof(buffer));
-    if (count > 0) pending_.append(buffer, static_cast<size_t>(count));
-    if (count == 0 || (count < 0 && errno != EINTR)) CloseIfOpen(&stdout_fd_);
+    if (!status.ok()) return status;
   }
+}
+
+absl::StatusOr<std::string> ChildProcess::ReadBytes(size_t bytes,
+                                                    absl::Duration timeout) {
+  const absl::Time deadline = Now() + timeout;
+  while (pending_.size() < bytes) {
+    absl::Status status = ReadMore(deadline);
+    if (!status.ok()) return status;
+  }
+  std::string result = pending_.substr(0, bytes);
+  pending_.erase(0, bytes);
+  return result;
+}
+
+absl::Status ChildProcess::Write(absl::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t sent =
+        send(stdin_fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0) {
+      return absl::UnavailableError(
+          absl::StrCat(program_,
+                       " takes no more input: it has ended, or "
+                       "closed it"));
+    }
+    bytes.remove_prefix(static_cast<size_t>(sent));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ChildProcess::Signal(int signal) {
@@ -300,6 +380,7 @@ int ChildProcess::Stop(absl::Duration grace) {
 }
 
 pid_t ChildProcess::Release() {
+  CloseIfOpen(&stdin_fd_);
   CloseIfOpen(&stdout_fd_);
   return std::exchange(pid_, -1);
 }

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 namespace stagecoach {
@@ -24,6 +25,8 @@ struct SpawnOptions {
   // stdout is a pipe that ReadLine reads; otherwise it goes where stderr goes
   // if `stdout_to_stderr_file`, else it is inherited.
   bool pipe_stdout = false;
+  // stdin is what Write sends; otherwise it is empty.
+  bool pipe_stdin = false;
   bool stdout_to_stderr_file = false;
   // Adds `--die-with-parent=<our pid>`; false for programs that do not know it.
   bool die_with_parent = true;
@@ -39,7 +42,7 @@ struct SpawnOptions {
 // DieWithParent). Signals go to this recorded process only, and never after it
 // was reaped. Thread-compatible. The destructor kills and reaps.
 //
-// The child inherits no descriptor but stdout and stderr; its stdin is empty.
+// The child inherits no descriptor but stdin, stdout and stderr.
 class ChildProcess {
  public:
   // Call it on a thread that lives as long as the child should: the kernel
@@ -55,6 +58,13 @@ class ChildProcess {
   // kUnavailable when the child closed it or ended (what it printed before
   // comes first), or when stdout is not piped.
   absl::StatusOr<std::string> ReadLine(absl::Duration timeout);
+  // `bytes` bytes of stdout. As ReadLine; what came before the end, if that is
+  // too little, is lost.
+  absl::StatusOr<std::string> ReadBytes(size_t bytes, absl::Duration timeout);
+  // Sends all of `bytes` to the child's stdin. Blocks until it has taken what
+  // the kernel does not hold. kUnavailable if it closed it or ended, or if
+  // stdin is not piped.
+  absl::Status Write(absl::string_view bytes);
   // kFailedPrecondition once reaped.
   absl::Status Signal(int signal);
   // Whether it ended; reaps it then. `exit_code` is 128 + n for signal n.
@@ -68,13 +78,19 @@ class ChildProcess {
   pid_t Release();
 
  private:
-  ChildProcess(pid_t pid, int stdout_fd, std::string program)
-      : pid_(pid), stdout_fd_(stdout_fd), program_(std::move(program)) {}
+  ChildProcess(pid_t pid, int stdin_fd, int stdout_fd, std::string program)
+      : pid_(pid),
+        stdin_fd_(stdin_fd),
+        stdout_fd_(stdout_fd),
+        program_(std::move(program)) {}
+  // Adds to `pending_`. Errors as ReadLine's.
+  absl::Status ReadMore(absl::Time deadline);
   // waitpid with `flags`; true once the child is reaped.
   bool Reap(int flags);
   void KillAndReap();
 
   pid_t pid_ = -1;  // -1: moved from or reaped
+  int stdin_fd_ = -1;
   int stdout_fd_ = -1;
   std::string program_;
   std::string pending_;  // stdout read past the last line

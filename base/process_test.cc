@@ -61,6 +61,35 @@ TEST(ChildProcessTest, EnvironmentIsTheCallersWithTheGivenOnTop) {
       "kept");
 }
 
+TEST(ChildProcessTest, StdinIsWhatIsWritten) {
+  SpawnOptions options = ChildThat({"reverse"});
+  options.pipe_stdin = true;
+  ChildProcess child = MustSpawn(options);
+  ASSERT_TRUE(child.Write("one\ntwo\n").ok());
+  EXPECT_EQ(*child.ReadLine(kPatience), "eno");
+  EXPECT_EQ(*child.ReadLine(kPatience), "owt");
+  // More than a pipe holds, and by bytes.
+  const std::string many(1 << 17, 'm');
+  ASSERT_TRUE(child.Write(many + "!\n").ok());
+  EXPECT_EQ(*child.ReadBytes(1, kPatience), "!");
+  EXPECT_EQ(*child.ReadBytes(many.size(), kPatience), many);
+  EXPECT_EQ(*child.ReadLine(kPatience), "");
+  EXPECT_EQ(child.ReadBytes(1, absl::Milliseconds(1)).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST(ChildProcessTest, WritingToWhoDoesNotListenIsAnError) {
+  SpawnOptions options = ChildThat({"deaf"});
+  options.pipe_stdin = true;
+  ChildProcess child = MustSpawn(options);
+  EXPECT_EQ(*child.ReadLine(kPatience), "ready");
+  EXPECT_EQ(child.Write("anybody?").code(), absl::StatusCode::kUnavailable);
+  // Its stdin is empty unless it is asked for.
+  ChildProcess other = MustSpawn(ChildThat({"reverse"}));
+  EXPECT_EQ(*other.Wait(kPatience), 0);
+  EXPECT_EQ(other.Write("anybody?").code(), absl::StatusCode::kUnavailable);
+}
+
 TEST(ChildProcessTest, AppendsStderrToAFile) {
   SpawnOptions options = ChildThat({"complain"});
   options.stderr_file = testing::TempDir() + "/process_test_stderr";

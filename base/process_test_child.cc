@@ -2,6 +2,8 @@
 //
 //   echo WORD...      prints its arguments, one per line, and ends with 7
 //   getenv NAME       prints an environment variable
+//   reverse           answers each line of stdin with its reverse
+//   deaf              closes stdin, then prints "ready" and waits
 //   complain          writes to stderr
 //   wait              prints "ready" and waits for a signal
 //   ignore-term       the same, but SIGTERM does nothing
@@ -13,6 +15,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
 #include <string>
 
 #include "absl/strings/numbers.h"
@@ -55,6 +58,17 @@ int Run(int argc, char** argv) {
   if (part == "echo") {
     for (int i = 2; i < argc; ++i) Print(argv[i]);
     return 7;
+  }
+  if (part == "reverse") {
+    for (std::string line; std::getline(std::cin, line);) {
+      Print(std::string(line.rbegin(), line.rend()));
+    }
+    return 0;
+  }
+  if (part == "deaf") {
+    close(STDIN_FILENO);
+    Print("ready");
+    WaitForEver();
   }
   if (part == "getenv") {
     const char* value = std::getenv(argv[2]);

@@ -1,6 +1,7 @@
 """Every external repository of the workspace. Nothing here uses the network."""
 
 load("//bazel:cuda.bzl", "cuda_repository")
+load("//bazel:python.bzl", "python_repository")
 load("//bazel:system.bzl", "system_repository")
 load("//bazel:torch.bzl", "torch_repository")
 
@@ -123,3 +124,4 @@ def stagecoach_repositories():
     )
     torch_repository(name = "torch")
     cuda_repository(name = "cuda")
+    python_repository(name = "python_packages")

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,6 +18,8 @@
 #include "client/call_worker.h"
 #include "client/command_line.h"
 #include "client/daemon_binary.h"
+#include "client/data/tokenizer_codec.h"
+#include "client/data/tokenizer_process.h"
 #include "client/exit_codes.h"
 #include "client/generation_source.h"
 #include "client/output/json.h"
@@ -134,6 +137,14 @@ const char* EndOf(const worker::GenerateRequest& request,
   return stopped ? "stop" : "length";
 }
 
+absl::StatusOr<std::unique_ptr<TextCodec>> NewCodec(
+    const GenerationSource& source, const Interrupt& interrupt) {
+  if (source.tokenizer.empty()) return NewByteCodec();
+  SC_ASSIGN_OR_RETURN(auto tokenizer,
+                      TokenizerProcess::Start(source.tokenizer, &interrupt));
+  return NewTokenizerCodec(std::move(tokenizer));
+}
+
 absl::StatusOr<int> Generate(const GenerateArguments& arguments,
                              Context* context) {
   SC_RETURN_IF_ERROR(CheckArguments(arguments));
@@ -143,11 +154,9 @@ absl::StatusOr<int> Generate(const GenerateArguments& arguments,
   for (const std::string& warning : source.warnings) {
     *context->error << "stagecoach: " << warning << "\n";
   }
-  if (!source.tokenizer.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(source.tokenizer, ": tokenizers are not supported yet"));
-  }
-  const std::unique_ptr<TextCodec> codec = NewByteCodec();
+  Interrupt* const interrupt = InterruptOnSignals(kExitInterrupted);
+  SC_ASSIGN_OR_RETURN(const std::unique_ptr<TextCodec> codec,
+                      NewCodec(source, *interrupt));
   WorkerCall call;
   SC_ASSIGN_OR_RETURN(call.binary,
                       FindDaemon(WorkerBinary(), ExecutableFolder()));
@@ -156,7 +165,6 @@ absl::StatusOr<int> Generate(const GenerateArguments& arguments,
   call.flag = "--generate";
   call.request = worker::GenerateRequestToJson(request);
   call.doing = "generates";
-  Interrupt* const interrupt = InterruptOnSignals(kExitInterrupted);
   if (!context->json()) *context->out << arguments.prompt << std::flush;
   Printer printer(codec.get(), context);
   const absl::Time start = Clock::Real()->Now();

@@ -16,6 +16,7 @@
 namespace stagecoach::client {
 namespace {
 
+namespace fs = std::filesystem;
 using testing::HasSubstr;
 
 std::string FakeWorker() { return ExecutableFolder() + "/fake_daemon"; }
@@ -58,6 +59,30 @@ TEST(GenerateCommandTest, OneDocumentSaysHowItEnded) {
   EXPECT_EQ(document["tokens"].dump(), "[195,182,33]");
   EXPECT_EQ(document["end"], "length");
   EXPECT_GT(document["tokens_per_second"].get<double>(), 0);
+}
+
+// With the tokenizer that lies beside the weights. The fake worker's bytes are
+// token ids.
+TEST(GenerateCommandTest, ATokenizerGivesTextOfTokens) {
+  const std::string packages =
+      fs::absolute("external/python_packages/packages");
+  if (!fs::exists(packages + "/tokenizers/__init__.py")) {
+    GTEST_SKIP() << "no tokenizers library; scripts/python_env.sh gets it";
+  }
+  const std::string folder = ModelFolder(298);
+  fs::copy_file("client/data/tokenizer_test.json", folder + "/tokenizer.json");
+  std::ofstream(folder + "/generation_config.json")
+      << R"({"eos_token_id": 15})";
+  // "!" is token 2 and "." token 15, which ends the text.
+  const ClientResult result =
+      Generate({"-o", "json", folder, "--prompt", "The coach"},
+               {{"FAKE_GENERATED", "\x02\x0F"},
+                {"STAGECOACH_PYTHON_PACKAGES", packages}});
+  ASSERT_EQ(result.exit_code, 0) << result.error;
+  const Json document = result.document();
+  EXPECT_EQ(document["prompt_tokens"], 3);  // <|begin|> comes first
+  EXPECT_EQ(document["text"], "!.");
+  EXPECT_EQ(document["end"], "stop");
 }
 
 TEST(GenerateCommandTest, AnInterruptEndsItWithWhatThereIs) {

@@ -12,6 +12,7 @@
 #include "client/cluster_commands.h"
 #include "client/command_line.h"
 #include "client/context.h"
+#include "client/data_commands.h"
 #include "client/doctor_command.h"
 #include "client/generate_command.h"
 #include "client/help_commands.h"
@@ -61,6 +62,7 @@ int Main(int argc, char** argv) {
   AddRunCommand(&app, &context);
   AddPlanCommand(&app, &context);
   AddVerifyCommand(&app, &context);
+  AddDataCommands(&app, &context);
   AddGenerateCommand(&app, &context);
   AddJobCommands(&app, &context);
   AddClusterCommands(&app, &context);
