@@ -32,7 +32,6 @@ template <typename Visitor>
 void ForEachGauge(AllocatorStats* stats, Visitor visit) {
   visit(&stats->allocated_bytes);
   visit(&stats->active_bytes);
-  visit(&stats->reserved_bytes);
   for (Gauge& gauge : stats->categories) visit(&gauge);
 }
 
@@ -48,17 +47,6 @@ struct AccountingAllocator::Header {
   uint64_t seal;
 };
 
-void Gauge::Add(int64_t bytes) {
-  current += bytes;
-  allocated += bytes;
-  if (current > peak) peak = current;
-}
-
-void Gauge::Subtract(int64_t bytes) {
-  current -= bytes;
-  freed += bytes;
-}
-
 AccountingAllocator::AccountingAllocator() : AccountingAllocator(Options()) {}
 
 AccountingAllocator::AccountingAllocator(const Options& options)
@@ -66,7 +54,7 @@ AccountingAllocator::AccountingAllocator(const Options& options)
 
 AccountingAllocator::AccountingAllocator(const Options& options,
                                          BlockSource* source)
-    : base_source_(source), source_(source) {
+    : reserving_(source), source_(&reserving_) {
   Configure(options);
 }
 
@@ -76,11 +64,16 @@ AccountingAllocator& AccountingAllocator::Process() {
 }
 
 void AccountingAllocator::Configure(const Options& options) {
-  options_ = options;
-  source_ = base_source_;
+  limit_bytes_ = options.limit_bytes;
+  source_ = &reserving_;
   poison_.reset();
+  cache_.reset();
+  if (options.cache_bytes > 0) {
+    cache_ = std::make_unique<CachingSource>(source_, options.cache_bytes);
+    source_ = cache_.get();
+  }
   if (!options.poison_freed) return;
-  poison_ = std::make_unique<PoisoningSource>(base_source_);
+  poison_ = std::make_unique<PoisoningSource>(source_);
   source_ = poison_.get();
 }
 
@@ -89,12 +82,12 @@ void* AccountingAllocator::Allocate(size_t bytes) {
   if (bytes == 0 || bytes > kMaxBytes) return nullptr;
   const auto asked = static_cast<int64_t>(bytes);
   const int64_t block_bytes = BlockBytes(bytes);
-  if (options_.limit_bytes > 0) {
+  if (limit_bytes_ > 0) {
     // Before the system is asked for what may be absurd. TryAccount decides.
     MutexLock lock(&mu_);
     if (!WithinLimit(asked)) return nullptr;
   }
-  void* const raw = source_->Take(static_cast<size_t>(block_bytes));
+  void* const raw = TakeBlock(block_bytes);
   if (raw == nullptr) return nullptr;
   const Tag& tag = CurrentTag();
   if (!TryAccount(tag, asked, block_bytes)) {
@@ -103,6 +96,19 @@ void* AccountingAllocator::Allocate(size_t bytes) {
   }
   new (raw) Header{asked, block_bytes, nullptr, tag, LiveSeal()};
   return static_cast<char*>(raw) + kHeaderBytes;
+}
+
+void* AccountingAllocator::TakeBlock(int64_t block_bytes) {
+  const int64_t limit = limit_bytes_;
+  const bool near =
+      limit > 0 && reserving_.reserved().current > limit - block_bytes;
+  if (near && cache_ != nullptr &&
+      !cache_->Has(static_cast<size_t>(block_bytes))) {
+    cache_->Trim();
+  }
+  void* const raw = source_->Take(static_cast<size_t>(block_bytes));
+  if (raw != nullptr || source_->Trim() == 0) return raw;
+  return source_->Take(static_cast<size_t>(block_bytes));
 }
 
 void AccountingAllocator::Free(void* block) {
@@ -132,22 +138,44 @@ std::shared_ptr<const BlockWatch> AccountingAllocator::Watch(void* block) {
   return header->watch;
 }
 
+Tag AccountingAllocator::TagOf(void* block) const {
+  MutexLock lock(&mu_);
+  return LiveHeader(block)->tag;
+}
+
+std::array<int64_t, kCategories> AccountingAllocator::CurrentBytes() const {
+  std::array<int64_t, kCategories> bytes;
+  MutexLock lock(&mu_);
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = stats_.categories[i].current;
+  }
+  return bytes;
+}
+
 void AccountingAllocator::Charge(const Tag& tag, int64_t bytes) {
+  reserving_.Add(bytes);
   MutexLock lock(&mu_);
   Add(tag, bytes, bytes);
 }
 
 void AccountingAllocator::Discharge(const Tag& tag, int64_t bytes) {
+  reserving_.Subtract(bytes);
   MutexLock lock(&mu_);
   Subtract(tag, bytes, bytes);
 }
 
 AllocatorStats AccountingAllocator::Stats() const {
-  MutexLock lock(&mu_);
-  return stats_;
+  AllocatorStats stats;
+  {
+    MutexLock lock(&mu_);
+    stats = stats_;
+  }
+  stats.reserved_bytes = reserving_.reserved();
+  return stats;
 }
 
 void AccountingAllocator::ResetPeaks() {
+  reserving_.ResetPeak();
   MutexLock lock(&mu_);
   ForEachGauge(&stats_, [](Gauge* gauge) { gauge->peak = gauge->current; });
 }
@@ -169,8 +197,8 @@ AccountingAllocator::Header* AccountingAllocator::LiveHeader(
 }
 
 bool AccountingAllocator::WithinLimit(int64_t bytes) const {
-  return options_.limit_bytes <= 0 ||
-         bytes <= options_.limit_bytes - stats_.allocated_bytes.current;
+  const int64_t limit = limit_bytes_;
+  return limit <= 0 || bytes <= limit - stats_.allocated_bytes.current;
 }
 
 bool AccountingAllocator::TryAccount(const Tag& tag, int64_t bytes,
@@ -185,7 +213,6 @@ void AccountingAllocator::Add(const Tag& tag, int64_t bytes,
                               int64_t block_bytes) {
   stats_.allocated_bytes.Add(bytes);
   stats_.active_bytes.Add(block_bytes);
-  stats_.reserved_bytes.Add(block_bytes);
   stats_.categories[static_cast<size_t>(tag.category)].Add(bytes);
   if (tag.category == Category::kActivation && tag.stage.value() >= 0) {
     stats_.stage_activation_bytes[tag.stage] += bytes;
@@ -196,7 +223,6 @@ void AccountingAllocator::Subtract(const Tag& tag, int64_t bytes,
                                    int64_t block_bytes) {
   stats_.allocated_bytes.Subtract(bytes);
   stats_.active_bytes.Subtract(block_bytes);
-  stats_.reserved_bytes.Subtract(block_bytes);
   stats_.categories[static_cast<size_t>(tag.category)].Subtract(bytes);
   if (tag.category == Category::kActivation && tag.stage.value() >= 0) {
     stats_.stage_activation_bytes[tag.stage] -= bytes;

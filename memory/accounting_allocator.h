@@ -11,21 +11,12 @@
 
 #include "base/mutex.h"
 #include "memory/block_source.h"
+#include "memory/caching_source.h"
 #include "memory/category.h"
+#include "memory/gauge.h"
+#include "memory/reserving_source.h"
 
 namespace stagecoach::memory {
-
-// PyTorch's four figures of one quantity. `allocated` and `freed` are sums over
-// the process's life.
-struct Gauge {
-  int64_t current = 0;
-  int64_t peak = 0;
-  int64_t allocated = 0;
-  int64_t freed = 0;
-
-  void Add(int64_t bytes);
-  void Subtract(int64_t bytes);
-};
 
 // A consistent picture: the categories' `current` add up to
 // allocated_bytes.current.
@@ -33,7 +24,7 @@ struct AllocatorStats {
   Gauge allocated_bytes;  // what was asked for, plus charges
   Gauge active_bytes;     // the same in whole blocks, header and alignment
                           // included
-  Gauge reserved_bytes;   // taken from the system; without a cache as active
+  Gauge reserved_bytes;   // taken from the system: active and cached
   std::array<Gauge, kCategories> categories;
   // Activation bytes now, by stage; tags without a stage are left out.
   std::map<StageIndex, int64_t> stage_activation_bytes;
@@ -68,6 +59,10 @@ class AccountingAllocator {
     // An allocation that would lift allocated_bytes, charges included, above
     // this is refused; 0: no limit.
     int64_t limit_bytes = 0;
+    // Keep at most so many freed bytes for blocks of the same size; 0: none.
+    // They count towards the limit: when it is near, or the system has nothing
+    // left, they are given back first.
+    int64_t cache_bytes = 0;
   };
 
   AccountingAllocator();
@@ -79,6 +74,9 @@ class AccountingAllocator {
   static AccountingAllocator& Process();
   // Before the first allocation; not thread-safe.
   void Configure(const Options& options);
+  // From now on, as Options::limit_bytes.
+  void SetLimit(int64_t limit_bytes) { limit_bytes_ = limit_bytes; }
+  int64_t limit_bytes() const { return limit_bytes_; }
 
   // nullptr for 0 bytes, and when the limit or the system refuses (nothing is
   // accounted then). The content is indeterminate.
@@ -93,11 +91,19 @@ class AccountingAllocator {
   // nullptr.
   std::shared_ptr<const BlockWatch> Watch(void* block) SC_EXCLUDES(mu_);
 
+  // What a live block was allocated as; aborts as Free does.
+  Tag TagOf(void* block) const SC_EXCLUDES(mu_);
+  // Of each category, now: what Stats() says, for less.
+  std::array<int64_t, kCategories> CurrentBytes() const SC_EXCLUDES(mu_);
+
   // Accounts bytes that live elsewhere (a wire arena) as allocated by this
   // process. Never refused, but counted towards the limit.
   void Charge(const Tag& tag, int64_t bytes) SC_EXCLUDES(mu_);
   // Takes back what was charged under the same tag.
   void Discharge(const Tag& tag, int64_t bytes) SC_EXCLUDES(mu_);
+
+  // Gives back to the system what is cached; returns the bytes.
+  int64_t Trim() { return source_->Trim(); }
 
   AllocatorStats Stats() const SC_EXCLUDES(mu_);
   // Sets every peak to its current value.
@@ -106,6 +112,8 @@ class AccountingAllocator {
  private:
   struct Header;
 
+  // A block of the sources; gives cached ones back and tries once more.
+  void* TakeBlock(int64_t block_bytes);
   // What a live block of this allocator carries in its header.
   uint64_t LiveSeal() const;
   // Aborts unless `block` is live.
@@ -118,8 +126,10 @@ class AccountingAllocator {
   void Subtract(const Tag& tag, int64_t bytes, int64_t block_bytes)
       SC_REQUIRES(mu_);
 
-  Options options_;
-  BlockSource* const base_source_;
+  std::atomic<int64_t> limit_bytes_{0};
+  // Nested, from the system outwards.
+  ReservingSource reserving_;
+  std::unique_ptr<CachingSource> cache_;
   std::unique_ptr<PoisoningSource> poison_;
   BlockSource* source_;  // the outermost of the nested ones
   mutable Mutex mu_;

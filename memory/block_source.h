@@ -2,6 +2,7 @@
 #define STAGECOACH_MEMORY_BLOCK_SOURCE_H_
 
 #include <cstddef>
+#include <cstdint>
 
 namespace stagecoach::memory {
 
@@ -19,6 +20,8 @@ class BlockSource {
   virtual void* Take(size_t bytes) = 0;
   // Takes back what Take(bytes) returned.
   virtual void Give(void* block, size_t bytes) = 0;
+  // Gives back to the system what is kept for later; returns the bytes.
+  virtual int64_t Trim() { return 0; }
 };
 
 // The system's heap. Lives for ever.
@@ -31,6 +34,7 @@ class PoisoningSource final : public BlockSource {
   explicit PoisoningSource(BlockSource* upstream) : upstream_(upstream) {}
   void* Take(size_t bytes) override { return upstream_->Take(bytes); }
   void Give(void* block, size_t bytes) override;
+  int64_t Trim() override { return upstream_->Trim(); }
 
  private:
   BlockSource* const upstream_;

@@ -1,28 +1,18 @@
 #ifndef STAGECOACH_MEMORY_CATEGORY_H_
 #define STAGECOACH_MEMORY_CATEGORY_H_
 
-#include <array>
-#include <cstdint>
-
 #include "base/ids.h"
+#include "base/memory_category.h"
 
 namespace stagecoach::memory {
 
-// What a block of memory is for. Every allocated byte has exactly one.
-enum class Category : uint8_t {
-  kParameter,
-  kGradient,
-  kOptimizer,
-  kActivation,   // inputs, outputs and what autograd saves of a microbatch
-  kWireSend,     // copies that wait in ordinary memory to be sent
-  kWireReceive,  // arenas that peers write into, reserved whole
-  kWorkspace,
-  kOther,  // untagged
-};
-inline constexpr int kCategories = 8;
+using Category = MemoryCategory;
+inline constexpr int kCategories = kMemoryCategories;
 
 // "parameter", "wire_send", ...: the names of the JSON contract.
-const char* CategoryName(Category category);
+constexpr const char* CategoryName(Category category) {
+  return MemoryCategoryName(category);
+}
 
 // Attribution of an allocation. Stage and microbatch -1: of none.
 struct Tag {
