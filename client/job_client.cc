@@ -159,18 +159,6 @@ absl::StatusOr<v1::CheckpointJobResponse> JobClient::Checkpoint(
   return response;
 }
 
-absl::StatusOr<v1::GetMemoryStatsResponse> JobClient::MemoryStats(
-    const std::string& job_id) {
-  auto request = Versioned<v1::GetMemoryStatsRequest>();
-  request.set_job_id(job_id);
-  grpc::ClientContext context;
-  SetTimeout(&context, kCallTimeout);
-  v1::GetMemoryStatsResponse response;
-  const grpc::Status status = memory_->GetStats(&context, request, &response);
-  if (!status.ok()) return ToStatus(status);
-  return response;
-}
-
 absl::StatusOr<v1::ListWorkersResponse> JobClient::Workers() {
   const auto request = Versioned<v1::ListWorkersRequest>();
   grpc::ClientContext context;

@@ -45,6 +45,19 @@ class JobClient {
   // Of the running or last job if `job_id` is empty.
   absl::StatusOr<v1::GetMemoryStatsResponse> MemoryStats(
       const std::string& job_id);
+  // The same with what is held; with that and the last actions; and letting
+  // every peak begin anew.
+  absl::StatusOr<v1::GetMemoryStatsResponse> HeldMemory(
+      const std::string& job_id);
+  absl::StatusOr<v1::GetMemoryStatsResponse> SnapshotMemory(
+      const std::string& job_id);
+  absl::StatusOr<v1::GetMemoryStatsResponse> ResetMemoryPeaks(
+      const std::string& job_id);
+  // Calls `on_figures` after each interval until the job is over. Errors as
+  // Watch's; a lost connection is kUnavailable at once.
+  absl::Status WatchMemory(
+      const std::string& job_id, absl::Duration interval, Interrupt* interrupt,
+      const std::function<void(const v1::GetMemoryStatsResponse&)>& on_figures);
   absl::StatusOr<v1::ListWorkersResponse> Workers();
   absl::StatusOr<v1::GetCoordinatorResponse> Coordinator();
 
@@ -72,6 +85,11 @@ class JobClient {
 
  private:
   absl::Status ToStatus(const grpc::Status& status) const;
+  using MemoryCall = grpc::Status (v1::MemoryService::Stub::*)(
+      grpc::ClientContext*, const v1::GetMemoryStatsRequest&,
+      v1::GetMemoryStatsResponse*);
+  absl::StatusOr<v1::GetMemoryStatsResponse> AskMemory(
+      MemoryCall call, const std::string& job_id);
   // One stream; *progressed tells whether any event came.
   absl::Status WatchOnce(const std::string& job_id, absl::Time deadline,
                          Interrupt* interrupt, JobView* view,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "base/process.h"
 #include "base/status.h"
 #include "client/command_line.h"
@@ -17,6 +18,7 @@
 #include "client/profile_model.h"
 #include "client/signals.h"
 #include "client/spec_arguments.h"
+#include "job/memory_fit.h"
 
 namespace stagecoach::client {
 namespace {
@@ -47,6 +49,26 @@ absl::StatusOr<std::optional<job::ModelProfile>> Measure(
   return profile;
 }
 
+// Says so, with a change that fits, if the plan cannot keep the spec's
+// memory.limit.
+int CheckLimit(const job::JobSpec& spec, const job::JobPlan& plan,
+               const job::ModelProfile* profile, Context* context) {
+  const int64_t limit = spec.memory.limit_bytes;
+  for (size_t i = 0; limit > 0 && i < plan.memory.size(); ++i) {
+    if (plan.memory[i].low.total <= limit) continue;
+    job::OverLimit over;
+    over.worker = static_cast<int>(i);
+    over.interval = plan.memory[i];
+    over.question = job::MemoryQuestionOf(spec, plan, profile->workers);
+    *context->error << "stagecoach: "
+                    << job::DescribeOverLimit(spec, plan, absl::StrCat("w", i),
+                                              over)
+                    << std::endl;
+    return kExitOutOfMemory;
+  }
+  return kExitDone;
+}
+
 absl::StatusOr<int> Plan(const PlanArguments& arguments, Context* context) {
   SC_ASSIGN_OR_RETURN(CheckedSpec spec, LoadSpec(arguments.spec));
   SC_ASSIGN_OR_RETURN(const std::optional<job::ModelProfile> measured,
@@ -66,14 +88,14 @@ absl::StatusOr<int> Plan(const PlanArguments& arguments, Context* context) {
           AlternativesJson(alternatives, spec.plan.measured);
     }
     *context->out << Dump(document) << std::flush;
-    return kExitDone;
+    return CheckLimit(spec.spec(), spec.plan, profile, context);
   }
   *context->out << PlanText(spec.spec(), spec.plan);
   if (arguments.compare) {
     *context->out << "\n" << AlternativesText(alternatives, spec.plan.measured);
   }
   *context->out << std::flush;
-  return kExitDone;
+  return CheckLimit(spec.spec(), spec.plan, profile, context);
 }
 
 }  // namespace
@@ -81,9 +103,9 @@ absl::StatusOr<int> Plan(const PlanArguments& arguments, Context* context) {
 void AddPlanCommand(CLI::App* app, Context* context) {
   CLI::App* verb =
       AddVerb(app, "plan",
-              "Stages, layers, schedule, step time and bubble of a job, "
-              "without running "
-              "it: one worker process measures a microbatch",
+              "Stages, layers, schedule, step time, bubble and memory of a "
+              "job, without running it: one worker process measures a "
+              "microbatch",
               {"stagecoach plan examples/tiny.toml",
                "stagecoach plan job.toml --set pipeline.schedule=gpipe -o json",
                "stagecoach plan job.toml --compare",

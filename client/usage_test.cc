@@ -36,7 +36,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Words{"job", "submit"}, Words{"job", "list"},
                     Words{"job", "show"}, Words{"job", "wait"},
                     Words{"job", "cancel"}, Words{"worker", "list"},
-                    Words{"memory", "stats"}, Words{"schedule", "generate"},
+                    Words{"memory", "stats"}, Words{"memory", "held"},
+                    Words{"memory", "snapshot"}, Words{"memory", "reset-peak"},
+                    Words{"memory", "explain"}, Words{"schedule", "generate"},
                     Words{"schedule", "verify"}, Words{"schedule", "simulate"},
                     Words{"schedule", "show"}, Words{"schedule", "convert"},
                     Words{"schedule", "diff"}, Words{"version"}, Words{"up"},
@@ -133,7 +135,8 @@ INSTANTIATE_TEST_SUITE_P(
     Verbs, UnreachableTest,
     testing::Values(Words{"job", "list"}, Words{"job", "show", "j-1"},
                     Words{"job", "wait", "j-1"}, Words{"job", "cancel", "j-1"},
-                    Words{"worker", "list"}, Words{"memory", "stats"}));
+                    Words{"worker", "list"}, Words{"memory", "stats"},
+                    Words{"memory", "held"}, Words{"memory", "explain"}));
 
 TEST(EndpointTest, MayStandBeforeTheVerbOrComeFromTheEnvironment) {
   EXPECT_EQ(RunClient({"--endpoint", kNobody, "job", "list"}).exit_code, 3);

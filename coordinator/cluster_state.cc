@@ -219,6 +219,23 @@ struct ClusterState::Applier {
     return absl::OkStatus();
   }
 
+  absl::Status operator()(const MemoryPredicted& event) const {
+    JobRecord* job = nullptr;
+    SC_RETURN_IF_ERROR(Find(event.job_id, &job));
+    if (job->state != JobState::kPlacing && job->state != JobState::kRunning) {
+      return Impossible(
+          absl::StrCat(event.job_id, " is neither placed nor running"));
+    }
+    if (event.workers.size() != job->workers.size()) {
+      return Impossible("a prediction for other workers");
+    }
+    for (size_t i = 0; i < job->workers.size(); ++i) {
+      job->workers[i].predicted = event.workers[i];
+    }
+    ++job->revision;
+    return absl::OkStatus();
+  }
+
   absl::Status operator()(const JobRefused& event) const {
     JobRecord* job = nullptr;
     SC_RETURN_IF_ERROR(Find(event.job_id, &job));

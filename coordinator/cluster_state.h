@@ -43,6 +43,8 @@ struct JobWorkerRecord {
   std::string name;
   int64_t receive_pool_bytes = 0;
   int64_t busy_nanoseconds = 0;  // in compute actions, over all steps
+  // Of its peak; empty until the workers have measured a microbatch.
+  std::optional<v1::MemoryInterval> predicted;
   // The last it said, when it let go.
   std::optional<v1::WorkerMemory> memory;
   // It let go after the last step, and these are its parameters (until the job

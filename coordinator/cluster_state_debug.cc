@@ -28,7 +28,8 @@ std::string Dump(const JobWorkerRecord& worker) {
   std::string text = absl::StrCat(
       "  worker ", worker.name, " pool=", worker.receive_pool_bytes,
       " busy=", worker.busy_nanoseconds, " finished=", worker.finished, " ",
-      worker.memory ? worker.memory->ShortDebugString() : "none", "\n");
+      worker.memory ? worker.memory->ShortDebugString() : "none", " predicted=",
+      worker.predicted ? worker.predicted->ShortDebugString() : "none", "\n");
   for (const MicrobatchLossSum& loss : worker.evaluation_losses) {
     absl::StrAppend(&text, "    evaluation ", loss.microbatch, " ",
                     Exact(loss.loss_sum), "\n");

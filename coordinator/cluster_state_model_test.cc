@@ -147,6 +147,10 @@ class Model {
   bool Take(const JobReplanned& event) {
     return In(event.job_id, {"PLACING"}) != nullptr;
   }
+  bool Take(const MemoryPredicted& event) {
+    const Job* job = In(event.job_id, {"PLACING", "RUNNING"});
+    return job != nullptr && event.workers.size() == job->workers;
+  }
   bool Take(const JobRescheduleRequested& event) {
     return In(event.job_id, {"RUNNING"}) != nullptr;
   }

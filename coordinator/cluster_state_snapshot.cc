@@ -62,6 +62,7 @@ v1::JobWorkerSnapshot ToProto(const JobWorkerRecord& worker) {
   for (const MicrobatchLossSum& loss : worker.evaluation_losses) {
     ToProto(loss, proto.add_evaluation_losses());
   }
+  if (worker.predicted) *proto.mutable_predicted() = *worker.predicted;
   return proto;
 }
 
@@ -71,6 +72,7 @@ JobWorkerRecord ReadJobWorker(const v1::JobWorkerSnapshot& proto) {
   worker.receive_pool_bytes = proto.receive_pool_bytes();
   worker.busy_nanoseconds = proto.busy_nanoseconds();
   if (proto.has_memory()) worker.memory = proto.memory();
+  if (proto.has_predicted()) worker.predicted = proto.predicted();
   worker.finished = proto.finished();
   worker.parameters.assign(proto.parameters().begin(),
                            proto.parameters().end());

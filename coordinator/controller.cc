@@ -225,6 +225,7 @@ void Controller::TickNow() {
   CheckSilence();
   CheckRunDeadlines();
   CheckMemoryDeadlines();
+  AskForWatches();
   // What the journal had refused.
   for (const std::string& job_id : std::vector<std::string>(state_.queue())) {
     const JobRecord* job = state_.FindJob(job_id);

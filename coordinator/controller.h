@@ -24,12 +24,21 @@
 #include "coordinator/journal.h"
 #include "coordinator/links.h"
 #include "coordinator/planned_job.h"
+#include "job/memory_fit.h"
 #include "stagecoach/v1/cluster.pb.h"
 #include "stagecoach/v1/job.pb.h"
 #include "stagecoach/v1/memory.pb.h"
 #include "stagecoach/v1/session.pb.h"
 
 namespace stagecoach::coordinator {
+
+// What is asked of a job's workers beside their figures.
+enum class MemoryQueryKind {
+  kStats,
+  kHeld,      // what is held for backwards
+  kSnapshot,  // that, and the bytes after each of the last actions
+  kResetPeak,
+};
 
 struct ControllerOptions {
   // Greater in each life of the coordinator.
@@ -132,8 +141,12 @@ class Controller {
                    Reply<v1::ListWorkersResponse> reply);
   void GetCoordinator(v1::GetCoordinatorRequest request,
                       Reply<v1::GetCoordinatorResponse> reply);
-  void GetMemoryStats(v1::GetMemoryStatsRequest request,
-                      Reply<v1::GetMemoryStatsResponse> reply);
+  // controller_memory.cc
+  void AskMemory(MemoryQueryKind kind, v1::GetMemoryStatsRequest request,
+                 Reply<v1::GetMemoryStatsResponse> reply);
+  void WatchMemory(v1::WatchMemoryStatsRequest request,
+                   std::shared_ptr<MemoryWatcher> watcher);
+  void UnwatchMemory(std::shared_ptr<MemoryWatcher> watcher);
   void Watch(v1::WatchJobRequest request, std::shared_ptr<JobWatcher> watcher);
   void Unwatch(std::shared_ptr<JobWatcher> watcher);
   // Lets `reader` read the job's events or logs until it has ended or is told
@@ -179,6 +192,13 @@ class Controller {
     std::map<std::string, v1::WorkerMemory> answers;
     absl::Time deadline;
     Reply<v1::GetMemoryStatsResponse> reply;
+  };
+  struct MemoryWatch {
+    v1::GetMemoryStatsRequest request;
+    absl::Duration interval;
+    absl::Time due = absl::InfinitePast();
+    bool asking = false;
+    std::shared_ptr<MemoryWatcher> watcher;
   };
   struct ReaderRecord {
     std::shared_ptr<JobReader> reader;
@@ -273,6 +293,11 @@ class Controller {
   // With what a worker of the placed job measured.
   void PlanAgain(const std::string& job_id, Epoch epoch,
                  const v1::ModelProfile& profile);
+  // Its workers' memory cannot suffice: finds a change that fits, then fails
+  // it.
+  void EndForMemory(const std::string& job_id, job::OverLimit over_limit);
+  // A worker's memory did not suffice: reports it with a change that fits.
+  void ReportOutOfMemory(const std::string& job_id, FailureReport report);
   // Plans; the answer comes later, unless it is an error.
   absl::Status StartReschedule(const v1::RescheduleJobRequest& request,
                                const Reply<v1::RescheduleJobResponse>& reply);
@@ -291,13 +316,18 @@ class Controller {
   std::string RunningOrLatest() const;
   // False once the watch has ended.
   bool Update(const JobRecord& job, WatchRecord& watch);
-  void StartMemoryRequest(const v1::GetMemoryStatsRequest& request,
+  void StartMemoryRequest(MemoryQueryKind kind,
+                          const v1::GetMemoryStatsRequest& request,
                           Reply<v1::GetMemoryStatsResponse> reply);
   void OnMemoryReport(const std::string& worker,
                       const v1::MemoryReport& report);
   void FinishMemoryRequest(int64_t query);
   void ForgetInMemoryRequests(const std::string& worker);
   void CheckMemoryDeadlines();
+  void AskForWatches();
+  void TellMemoryWatch(const std::shared_ptr<MemoryWatcher>& watcher,
+                       absl::StatusOr<v1::GetMemoryStatsResponse> response);
+  void DropMemoryWatch(const std::shared_ptr<MemoryWatcher>& watcher);
 
   const ControllerOptions options_;
   Clock* const clock_;
@@ -319,6 +349,7 @@ class Controller {
   std::vector<ReaderRecord> readers_;
   JobLogs logs_;
   std::map<int64_t, MemoryRequest> memory_requests_;
+  std::vector<MemoryWatch> memory_watches_;
   int64_t last_query_ = 0;
   absl::Time flush_due_ = absl::InfiniteFuture();
   absl::Time compact_after_ = absl::InfinitePast();

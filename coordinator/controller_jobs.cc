@@ -1,8 +1,12 @@
 // The life of jobs: submitted, planned, placed, run, ended.
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -29,6 +33,19 @@ std::string FailureReason(const JobRecord& job, const FailureCause& cause) {
                     ": recovery is not built yet");
   }
   return reason;
+}
+
+// "predicted peaks: w0 11.20 MiB to 11.70 MiB, w1 ..."
+std::string PredictionText(const std::vector<JobRun::Member>& members,
+                           const MemoryPredicted& predicted) {
+  std::string text = "predicted peaks:";
+  for (size_t i = 0; i < predicted.workers.size(); ++i) {
+    const v1::MemoryInterval& worker = predicted.workers[i];
+    absl::StrAppend(&text, i == 0 ? " " : ", ", members[i].name, " ",
+                    FormatByteSize(worker.low().total()), " to ",
+                    FormatByteSize(worker.high().total()));
+  }
+  return text;
 }
 
 }  // namespace
@@ -166,6 +183,9 @@ void Controller::Place(const std::string& job_id,
 void Controller::Perform(const std::string& job_id, JobRun::Output output) {
   const JobRun& run = runs_.at(job_id).run;
   for (EventBody& event : output.events) {
+    if (const auto* predicted = std::get_if<MemoryPredicted>(&event)) {
+      LogInfo(PredictionText(run.members(), *predicted), JobFields(job_id));
+    }
     if (!Commit(std::move(event))) return;
   }
   size_t outcomes = 0;
@@ -182,6 +202,9 @@ void Controller::Perform(const std::string& job_id, JobRun::Output output) {
     }
     SendTo(run.members()[static_cast<size_t>(worker)].name, std::move(message),
            run.epoch());
+  }
+  if (output.over_limit.has_value()) {
+    EndForMemory(job_id, *std::move(output.over_limit));
   }
   if (output.profile.has_value()) {
     PlanAgain(job_id, run.epoch(), *output.profile);

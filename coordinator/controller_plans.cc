@@ -1,6 +1,7 @@
 // Plans that change after a job was placed: with what its workers measured, or
 // by a schedule that its user asks for.
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,8 +13,6 @@
 #include "job/profile_proto.h"
 
 namespace stagecoach::coordinator {
-namespace {}  // namespace
-
 void Controller::PlanAgain(const std::string& job_id, Epoch epoch,
                            const v1::ModelProfile& profile) {
   const job::JobSpec& spec = runs_.at(job_id).run.planned().spec;
@@ -59,6 +58,55 @@ void Controller::OnPlannedAgain(const std::string& job_id, Epoch epoch,
   if (!Commit(std::move(event))) return;
   Perform(job_id, it->second.run.Assign(
                       std::make_shared<const PlannedJob>(*std::move(planned))));
+}
+
+void Controller::EndForMemory(const std::string& job_id,
+                              job::OverLimit over_limit) {
+  const JobRun& run = runs_.at(job_id).run;
+  const std::string worker =
+      run.members()[static_cast<size_t>(over_limit.worker)].name;
+  // The plan owns the schedules that the question is about.
+  planning_->Add([this, job_id, epoch = run.epoch(), worker,
+                  planned = run.shared_plan(),
+                  over_limit = std::move(over_limit)] {
+    std::string message = job::DescribeOverLimit(planned->spec, planned->plan,
+                                                 worker, over_limit);
+    Post([this, job_id, epoch, culprit = over_limit.worker,
+          message = std::move(message)] {
+      // It may have ended meanwhile.
+      const auto it = runs_.find(job_id);
+      if (it == runs_.end() || it->second.run.epoch() != epoch) return;
+      FailureReport report;
+      report.worker = culprit;
+      report.kind = FailureKind::kOutOfMemory;
+      report.message = message;
+      ReportFailure(job_id, std::move(report));
+    });
+  });
+}
+
+void Controller::ReportOutOfMemory(const std::string& job_id,
+                                   FailureReport report) {
+  const JobRun& run = runs_.at(job_id).run;
+  std::optional<job::MemoryQuestion> question = run.MemoryMeasured();
+  if (!question.has_value() || run.planned().spec.memory.limit_bytes == 0) {
+    return ReportFailure(job_id, std::move(report));
+  }
+  planning_->Add([this, job_id, epoch = run.epoch(),
+                  planned = run.shared_plan(), question = *std::move(question),
+                  report = std::move(report)]() mutable {
+    const std::string change =
+        job::ChangeThatFits(planned->spec, planned->plan, question);
+    if (!change.empty()) {
+      absl::StrAppend(&report.message, "; it fits with ", change);
+    }
+    Post([this, job_id, epoch, report = std::move(report)]() mutable {
+      // It may have ended meanwhile.
+      const auto it = runs_.find(job_id);
+      if (it == runs_.end() || it->second.run.epoch() != epoch) return;
+      ReportFailure(job_id, std::move(report));
+    });
+  });
 }
 
 void Controller::Reschedule(v1::RescheduleJobRequest request,
@@ -114,6 +162,7 @@ absl::StatusOr<v1::RescheduleJobResponse> Controller::TakeSchedule(
         run.planned().plan.schedule.kind,
         "; between steps only the order can change, not the placement"));
   }
+  SC_RETURN_IF_ERROR(run.CheckMemory(*planned));
   if (run.IsChangingPlan()) {
     return absl::FailedPreconditionError(absl::StrCat(
         job_id,

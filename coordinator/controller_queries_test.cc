@@ -19,8 +19,9 @@ class ControllerQueriesTest : public ControllerTest {
     auto request = Versioned<v1::GetMemoryStatsRequest>();
     request.set_job_id(job_id);
     auto result = std::make_shared<std::optional<Stats>>();
-    controller_->GetMemoryStats(
-        request, [result](Stats reply) { *result = std::move(reply); });
+    controller_->AskMemory(
+        MemoryQueryKind::kStats, request,
+        [result](Stats reply) { *result = std::move(reply); });
     RunAll();
     return result;
   }

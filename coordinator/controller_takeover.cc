@@ -151,6 +151,9 @@ void Controller::TakeOverRun(const JobRecord& job) {
     recorded.holding.push_back(holding);
     recorded.finished.push_back(part.finished);
     recorded.parameters.push_back(part.parameters);
+    if (part.predicted.has_value()) {
+      recorded.predicted.push_back(*part.predicted);
+    }
     recorded.evaluation_losses.push_back(part.evaluation_losses);
     members.push_back({part.name, worker.incarnation, worker.peer_address});
     if (holding || part.finished || recorded.releasing) continue;

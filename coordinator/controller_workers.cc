@@ -326,6 +326,9 @@ void Controller::HandleWorkerFailed(const Session& session,
                           failed.blamed_worker().empty() ? "" : "; blames ",
                           failed.blamed_worker()),
              WorkerFields(session.worker, job_id));
+  if (report.kind == FailureKind::kOutOfMemory) {
+    return ReportOutOfMemory(job_id, std::move(report));
+  }
   ReportFailure(job_id, std::move(report));
 }
 

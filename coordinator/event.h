@@ -13,6 +13,7 @@
 #include "stagecoach/v1/job.pb.h"
 #include "stagecoach/v1/job_spec.pb.h"
 #include "stagecoach/v1/memory.pb.h"
+#include "stagecoach/v1/memory_profile.pb.h"
 #include "stagecoach/v1/model_profile.pb.h"
 
 namespace stagecoach::coordinator {
@@ -98,6 +99,12 @@ struct JobReplanned {
   std::string schedule_id;
   std::vector<StagePlan> stages;
   v1::ModelProfile profile;  // what the plan can be made of again
+};
+// What each worker's peak will be, by what one microbatch took; before the
+// first step, and again where the job changes its schedule.
+struct MemoryPredicted {
+  std::string job_id;
+  std::vector<v1::MemoryInterval> workers;  // by index
 };
 // The spec or its schedule cannot be run.
 struct JobRefused {
@@ -205,11 +212,11 @@ struct JobForgotten {
 using EventBody =
     std::variant<CoordinatorStarted, WorkerRegistered, WorkerSuspected,
                  WorkerAnswered, WorkerLost, WorkerReleased, JobSubmitted,
-                 JobPlanning, JobPlanned, JobReplanned, JobRefused, JobWaiting,
-                 JobPlaced, JobRunning, JobRescheduleRequested, JobRescheduled,
-                 StepCommitted, CheckpointStored, CheckpointFailed, JobFailing,
-                 JobFailed, JobCancelRequested, JobCancelled, JobSucceeded,
-                 JobForgotten>;
+                 JobPlanning, JobPlanned, JobReplanned, MemoryPredicted,
+                 JobRefused, JobWaiting, JobPlaced, JobRunning,
+                 JobRescheduleRequested, JobRescheduled, StepCommitted,
+                 CheckpointStored, CheckpointFailed, JobFailing, JobFailed,
+                 JobCancelRequested, JobCancelled, JobSucceeded, JobForgotten>;
 
 // One change of the coordinator's state. Appended to the journal before it
 // takes effect; applying all events in order gives the same state again.

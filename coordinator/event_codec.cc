@@ -100,6 +100,13 @@ struct Writer {
     }
     *proto->mutable_profile() = event.profile;
   }
+  void operator()(const MemoryPredicted& event) const {
+    v1::MemoryPredictedEvent* proto = out->mutable_memory_predicted();
+    proto->set_job_id(event.job_id);
+    for (const v1::MemoryInterval& worker : event.workers) {
+      *proto->add_workers() = worker;
+    }
+  }
   void operator()(const JobRefused& event) const {
     out->mutable_job_refused()->set_job_id(event.job_id);
     out->mutable_job_refused()->set_message(event.message);
@@ -245,6 +252,13 @@ JobReplanned Read(const v1::JobReplannedEvent& proto) {
   return event;
 }
 
+MemoryPredicted Read(const v1::MemoryPredictedEvent& proto) {
+  MemoryPredicted event;
+  event.job_id = proto.job_id();
+  event.workers.assign(proto.workers().begin(), proto.workers().end());
+  return event;
+}
+
 JobRescheduled Read(const v1::JobRescheduledEvent& proto) {
   JobRescheduled event;
   event.job_id = proto.job_id();
@@ -356,6 +370,8 @@ absl::StatusOr<EventBody> ReadBody(const v1::JournalEvent& proto) {
                           proto.job_cancelled().reason()};
     case v1::JournalEvent::kJobSucceeded:
       return Read(proto.job_succeeded());
+    case v1::JournalEvent::kMemoryPredicted:
+      return Read(proto.memory_predicted());
     case v1::JournalEvent::kJobReplanned:
       return Read(proto.job_replanned());
     case v1::JournalEvent::kJobRescheduleRequested:

@@ -1,11 +1,14 @@
 #include "coordinator/job_history.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <type_traits>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/bytes.h"
 
 namespace stagecoach::coordinator {
 namespace {
@@ -38,6 +41,15 @@ struct Describer {
     details->message = absl::StrCat(
         event.schedule, ", ", event.stages.size(),
         event.stages.size() == 1 ? " stage" : " stages", ", by measured costs");
+  }
+  void operator()(const MemoryPredicted& event) const {
+    entry->kind = "memory_predicted";
+    int64_t largest = 0;
+    for (const v1::MemoryInterval& worker : event.workers) {
+      largest = std::max(largest, worker.high().total());
+    }
+    details->message =
+        absl::StrCat("at most ", FormatByteSize(largest), " on any worker");
   }
   void operator()(const JobRefused& event) const {
     entry->kind = "refused";
@@ -121,6 +133,7 @@ constexpr const char* kKinds[] = {"submitted",
                                   "planning",
                                   "planned",
                                   "replanned",
+                                  "memory_predicted",
                                   "refused",
                                   "waiting",
                                   "placed",

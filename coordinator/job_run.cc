@@ -50,6 +50,7 @@ JobRun::JobRun(std::string job_id, Epoch epoch, v1::JobSpec spec,
       members_(std::move(members)),
       resumed_from_(planned_->checkpoint),
       receive_pool_bytes_(members_.size()),
+      memory_profiles_(members_.size()),
       step_(planned_->first_step),
       prepared_(members_.size()),
       applied_(members_.size(), planned_->first_step),
@@ -213,9 +214,16 @@ absl::Status JobRun::OnProfiled(int worker, const v1::Profiled& profiled) {
 
 absl::Status JobRun::OnAssigned(int worker, const v1::Assigned& assigned) {
   SC_RETURN_IF_ERROR(Answer(worker, Phase::kAssigning, "Assigned"));
-  receive_pool_bytes_[static_cast<size_t>(worker)] =
-      assigned.receive_pool_bytes();
+  NoteAssigned(worker, assigned);
   return absl::OkStatus();
+}
+
+void JobRun::NoteAssigned(int worker, const v1::Assigned& assigned) {
+  const size_t index = static_cast<size_t>(worker);
+  receive_pool_bytes_[index] = assigned.receive_pool_bytes();
+  if (assigned.has_memory_profile()) {
+    memory_profiles_[index] = assigned.memory_profile();
+  }
 }
 
 absl::Status JobRun::OnConnected(int worker, const v1::Connected& connected) {
@@ -325,7 +333,9 @@ absl::Status JobRun::Advance(absl::Time now, Output* output) {
       return absl::OkStatus();
     }
     case Phase::kConnecting:
-      EnterStepping(now, output);
+      if (over_limit_) return absl::OkStatus();
+      SC_RETURN_IF_ERROR(EnterStepping(now, output));
+      if (over_limit_) return absl::OkStatus();
       // A resumed job may have no step left.
       return step_ == planned_->spec.training.steps ? Advance(now, output)
                                                     : absl::OkStatus();
@@ -340,7 +350,9 @@ absl::Status JobRun::Advance(absl::Time now, Output* output) {
   return absl::OkStatus();
 }
 
-void JobRun::EnterStepping(absl::Time now, Output* output) {
+absl::Status JobRun::EnterStepping(absl::Time now, Output* output) {
+  SC_RETURN_IF_ERROR(PredictMemory(output));
+  if (over_limit_) return absl::OkStatus();
   Enter(Phase::kStepping);
   std::sort(edges_.begin(), edges_.end());
   if (rescheduled_) {
@@ -364,6 +376,7 @@ void JobRun::EnterStepping(absl::Time now, Output* output) {
     output->events.push_back(std::move(event));
   }
   BeginStep(now, output);
+  return absl::OkStatus();
 }
 
 void JobRun::ChangePlan(Output* output) {

@@ -11,11 +11,14 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
 #include "coordinator/event.h"
 #include "coordinator/planned_job.h"
 #include "coordinator/step_outcome.h"
+#include "job/memory_fit.h"
+#include "job/memory_prediction.h"
 #include "stagecoach/v1/session.pb.h"
 
 namespace stagecoach::coordinator {
@@ -77,6 +80,9 @@ class JobRun {
     std::vector<std::pair<int, v1::CoordinatorMessage>> messages;
     // Then, if there is one: plan again with it.
     std::optional<v1::ModelProfile> profile;
+    // The job cannot keep its memory.limit. Nothing more comes of it: the
+    // caller ends it.
+    std::optional<job::OverLimit> over_limit;
     // kInternal if the answer made no sense: then `culprit` broke the protocol.
     absl::Status status;
     int culprit = 0;
@@ -95,6 +101,8 @@ class JobRun {
     int64_t steps = 0;  // those before the first one included
     std::optional<StepRecord> last_step;
     int64_t checkpoint_step = 0;  // the last that was stored, or failed
+    // By worker index, if it was predicted.
+    std::vector<v1::MemoryInterval> predicted;
     // By worker index: it holds stages; it has finished, and its parameters.
     std::vector<bool> holding;
     std::vector<bool> finished;
@@ -137,11 +145,19 @@ class JobRun {
     return rescheduled_ || phase_ == Phase::kResuming;
   }
 
+  // What the present plan's memory was predicted from; empty where it was not.
+  // Refers to the plan.
+  std::optional<job::MemoryQuestion> MemoryMeasured() const;
+  // kInvalidArgument if this job, measured as it is, could not keep its
+  // memory.limit under another plan.
+  absl::Status CheckMemory(const PlannedJob& other) const;
+
   const std::string& job_id() const { return job_id_; }
   Epoch epoch() const { return epoch_; }
   Phase phase() const { return phase_; }
   const std::vector<Member>& members() const { return members_; }
   const PlannedJob& planned() const { return *planned_; }
+  std::shared_ptr<const PlannedJob> shared_plan() const { return planned_; }
   const std::set<int>& holding() const { return holding_; }
 
  private:
@@ -183,6 +199,13 @@ class JobRun {
   absl::Status SealAgain(absl::Time now, Output* output);
   v1::CoordinatorMessage WriteMessage() const;
 
+  // job_run_memory.cc. Before the first step of a plan: records what the
+  // workers' memory will be, and whether that is too much.
+  absl::Status PredictMemory(Output* output);
+  absl::StatusOr<std::optional<job::MemoryQuestion>> QuestionOfMemory(
+      int* culprit) const;
+  void NoteAssigned(int worker, const v1::Assigned& assigned);
+
   // job_run_resume.cc
   absl::Status OnKeptStep(int worker, const v1::KeptStep& kept);
   absl::Status OnResumed(int worker, const v1::Resumed& resumed, absl::Time now,
@@ -218,7 +241,7 @@ class JobRun {
   void PassBoundary(absl::Time now, Output* output);
   // Every worker has applied the last step, and another plan waits.
   void ChangePlan(Output* output);
-  void EnterStepping(absl::Time now, Output* output);
+  absl::Status EnterStepping(absl::Time now, Output* output);
   StepCommitted CommittedStep(int64_t step, const StepOutcome& outcome,
                               double seconds) const;
   v1::CoordinatorMessage ProfileFor(int worker) const;
@@ -244,6 +267,10 @@ class JobRun {
   std::set<int> answered_;  // in this phase, or in this step
   std::set<int> holding_;
   std::vector<int64_t> receive_pool_bytes_;
+  // Of a microbatch, as each worker measured it.
+  std::vector<std::optional<v1::WorkerMemoryProfile>> memory_profiles_;
+  std::vector<v1::MemoryInterval> predicted_;
+  bool over_limit_ = false;
   std::vector<std::string> edges_;
   int64_t step_;             // updates committed; the step that runs
   bool step_begun_ = false;  // StepBegin of step_ was sent

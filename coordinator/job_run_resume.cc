@@ -60,6 +60,7 @@ void JobRun::TakeOver(const Recorded& recorded) {
     if (recorded.holding[i]) holding_.insert(static_cast<int>(i));
   }
   next_plan_ = recorded.next_plan;
+  predicted_ = recorded.predicted;
   phase_ = recorded.releasing ? Phase::kReleasing : Phase::kResuming;
 }
 
@@ -285,8 +286,7 @@ absl::Status JobRun::CatchUp(int worker, Output* output) {
       }
       return absl::OkStatus();
     case Phase::kConnecting:
-      receive_pool_bytes_[static_cast<size_t>(worker)] =
-          resumed.assigned().receive_pool_bytes();
+      NoteAssigned(worker, resumed.assigned());
       if (state == v1::PLACEMENT_STATE_BUILT) {
         v1::CoordinatorMessage message;
         message.mutable_connect()->set_job_id(job_id_);

@@ -3,6 +3,7 @@
 
 #include "absl/status/status.h"
 #include "stagecoach/v1/job.pb.h"
+#include "stagecoach/v1/memory.pb.h"
 #include "stagecoach/v1/session.pb.h"
 
 namespace stagecoach::coordinator {
@@ -26,6 +27,15 @@ class JobWatcher {
   // An error (a slow reader) ends the watch; the watcher tells its client.
   virtual absl::Status Push(v1::WatchJobResponse event) = 0;
   // Nothing comes after this. OK: the job is finished.
+  virtual void End(const absl::Status& status) = 0;
+};
+
+// One client that follows a job's memory. As above.
+class MemoryWatcher {
+ public:
+  virtual ~MemoryWatcher() = default;
+  virtual absl::Status Push(v1::GetMemoryStatsResponse figures) = 0;
+  // Nothing comes after this. OK: the job is over.
   virtual void End(const absl::Status& status) = 0;
 };
 

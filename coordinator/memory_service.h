@@ -16,8 +16,28 @@ class MemoryService final : public v1::MemoryService::CallbackService {
       grpc::CallbackServerContext* context,
       const v1::GetMemoryStatsRequest* request,
       v1::GetMemoryStatsResponse* response) override;
+  grpc::ServerWriteReactor<v1::GetMemoryStatsResponse>* WatchStats(
+      grpc::CallbackServerContext* context,
+      const v1::WatchMemoryStatsRequest* request) override;
+  grpc::ServerUnaryReactor* ListHeld(
+      grpc::CallbackServerContext* context,
+      const v1::GetMemoryStatsRequest* request,
+      v1::GetMemoryStatsResponse* response) override;
+  grpc::ServerUnaryReactor* Snapshot(
+      grpc::CallbackServerContext* context,
+      const v1::GetMemoryStatsRequest* request,
+      v1::GetMemoryStatsResponse* response) override;
+  grpc::ServerUnaryReactor* ResetPeak(
+      grpc::CallbackServerContext* context,
+      const v1::GetMemoryStatsRequest* request,
+      v1::GetMemoryStatsResponse* response) override;
 
  private:
+  grpc::ServerUnaryReactor* Ask(MemoryQueryKind kind,
+                                grpc::CallbackServerContext* context,
+                                const v1::GetMemoryStatsRequest& request,
+                                v1::GetMemoryStatsResponse* response);
+
   Controller* const controller_;
 };
 

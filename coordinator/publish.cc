@@ -43,6 +43,14 @@ double TotalSeconds(const JobRecord& job, absl::Time now) {
   return std::max(0.0, absl::ToDoubleSeconds(end - job.placed));
 }
 
+void MeasuredToProto(const v1::WorkerMemory& memory,
+                     v1::BytesByCategory* proto) {
+  proto->set_total(memory.allocated_bytes().peak());
+  for (const v1::CategoryBytes& category : memory.categories()) {
+    proto->add_categories(category.bytes().peak());
+  }
+}
+
 void WorkersToProto(const JobRecord& job, v1::Job* proto) {
   const double span = ComputeSeconds(job);
   for (size_t i = 0; i < job.workers.size(); ++i) {
@@ -59,7 +67,9 @@ void WorkersToProto(const JobRecord& job, v1::Job* proto) {
       entry->set_measured_peak_bytes(worker.memory->allocated_bytes().peak());
       entry->set_outputs_held_peak_bytes(
           worker.memory->outputs_held_peak_bytes());
+      MeasuredToProto(*worker.memory, entry->mutable_measured());
     }
+    if (worker.predicted) *entry->mutable_predicted() = *worker.predicted;
     const double busy = static_cast<double>(worker.busy_nanoseconds) * 1e-9;
     if (span > 0) entry->set_idle_ratio(std::max(0.0, 1 - busy / span));
   }

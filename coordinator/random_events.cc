@@ -37,7 +37,7 @@ WorkerReleased RandomEvents::Released(const std::string& job) {
 
 EventBody RandomEvents::Body(const ClusterState& state) {
   const std::string job = Job();
-  switch (random_() % 20) {
+  switch (random_() % 21) {
     case 18:
       return random_() % 2 == 0 ? EventBody(JobForgotten{job})
                                 : EventBody(CoordinatorStarted{Term(
@@ -51,6 +51,14 @@ EventBody RandomEvents::Body(const ClusterState& state) {
       event.schedule_id = Text();
       event.stages.resize(2);
       event.profile.set_copy_seconds(static_cast<double>(random_()));
+      return event;
+    }
+    case 20: {
+      MemoryPredicted event;
+      event.job_id = job;
+      event.workers.resize(2 + random_() % 8 / 7);
+      event.workers[0].mutable_high()->set_total(
+          static_cast<int64_t>(random_() % 1000));
       return event;
     }
     case 17:

@@ -373,8 +373,6 @@ const BadInput kNotBuilt[] = {
     {"Precision", "steps = 5", "precision = \"bfloat16\"",
      "DIR/spec.toml:11:1: training.precision: \"bfloat16\" is not supported "
      "yet; supported now: \"float32\""},
-    {"MemoryLimit", "[pipeline]", "[memory]\nlimit = \"8GiB\"\n[pipeline]",
-     "DIR/spec.toml:14:1: memory.limit: is not supported yet; leave it out"},
     {"NeighbourCopy", "[pipeline]",
      "[recovery]\nneighbour_copy = true\n[pipeline]",
      "DIR/spec.toml:14:1: recovery.neighbour_copy: is not supported yet; set "

@@ -19,6 +19,7 @@ enum class LearningRateSchedule { kConstant, kLinear, kCosine };
 enum class Precision { kFloat32, kBFloat16, kFloat16 };
 enum class KernelChoice { kAuto, kAten, kOneDnn };
 enum class ReleasePolicy { kAcknowledged, kSent, kNever };
+enum class Recompute { kNone, kFull };
 enum class TransportKind { kAuto, kShm, kTcp, kNccl, kLoopback };
 
 // A job as its TOML file describes it, with defaults filled in and paths made
@@ -68,6 +69,8 @@ struct TrainingSpec {
   Precision precision = Precision::kFloat32;
   KernelChoice kernels = KernelChoice::kAuto;
   int64_t threads = 1;
+  // Rows (tokens) whose logits stand at once; 0: all. Part of the numbers.
+  int64_t loss_chunk = 1024;
 };
 
 struct PipelineSpec {
@@ -82,6 +85,7 @@ struct PipelineSpec {
 
 struct MemorySpec {
   int64_t limit_bytes = 0;  // 0: off
+  Recompute recompute = Recompute::kNone;
 };
 
 struct RecoverySpec {

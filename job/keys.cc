@@ -66,6 +66,7 @@ constexpr double kMaxMicrobatches = 1 << 16;
 constexpr double kMaxWorkers = 1 << 12;
 constexpr double kMaxSendBudget = 1 << 10;
 constexpr double kMaxThreads = 1 << 10;
+constexpr double kMaxMicrobatchTokens = 1 << 30;
 
 // A macro, since only it can turn a member's path into an accessor.
 #define SC_FIELD(member) [](JobSpec& spec) -> Field { return &spec.member; }
@@ -128,6 +129,8 @@ std::vector<Key> TrainingKeys() {
       {"training.precision", SC_FIELD(training.precision), {}},
       {"training.kernels", SC_FIELD(training.kernels), {}},
       {"training.threads", SC_FIELD(training.threads), From(1, kMaxThreads)},
+      {"training.loss_chunk", SC_FIELD(training.loss_chunk),
+       From(0, kMaxMicrobatchTokens)},
   };
 }
 
@@ -152,6 +155,7 @@ std::vector<Key> OtherKeys() {
   return {
       Unset("off", {"memory.limit", SC_FIELD(memory.limit_bytes), AtLeast(0),
                     Meaning::kByteSize}),
+      {"memory.recompute", SC_FIELD(memory.recompute), {}},
       {"recovery.max_failures", SC_FIELD(recovery.max_failures), AtLeast(0)},
       {"recovery.neighbour_copy", SC_FIELD(recovery.neighbour_copy), {}},
       Unset("off", {"checkpoint.directory",

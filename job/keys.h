@@ -18,7 +18,7 @@ using Field =
     std::variant<bool*, int64_t*, double*, std::string*, std::array<double, 2>*,
                  std::vector<int64_t>*, Architecture*, DataKind*, SampleOrder*,
                  OptimizerKind*, LearningRateSchedule*, Precision*,
-                 KernelChoice*, ReleasePolicy*, TransportKind*>;
+                 KernelChoice*, ReleasePolicy*, Recompute*, TransportKind*>;
 
 // The values that a numeric key may have (each number of it, if it has many).
 struct Limits {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "job/job_spec.h"
+#include "job/memory_profile.h"
 #include "job/split.h"
 #include "schedule/simulator.h"
 
@@ -30,6 +31,9 @@ struct ModelProfile {
   // Copying one boundary tensor: what a transfer between two processes of one
   // machine costs at least.
   double copy_seconds = 0;
+  // What a microbatch takes on each worker of the plan that the above gives;
+  // empty where that was not measured.
+  std::vector<WorkerMemoryProfile> workers;
 };
 
 // Whether a profile would change the plan of this spec: its schedule is "auto",

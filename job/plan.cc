@@ -135,6 +135,21 @@ schedule::SimulateOptions SimulationOf(const JobSpec& spec,
   return options;
 }
 
+MemoryQuestion MemoryQuestionOf(
+    const JobSpec& spec, const JobPlan& plan,
+    const std::vector<WorkerMemoryProfile>& workers) {
+  MemoryQuestion question;
+  question.schedule = &plan.schedule;
+  if (plan.evaluation.workers > 0) question.evaluation = &plan.evaluation;
+  question.release = spec.pipeline.release;
+  question.checkpoints = !spec.checkpoint.directory.empty();
+  question.profiles = workers;
+  question.receive_pool_bytes = ReceivePoolBytes(
+      plan.schedule, static_cast<int64_t>(plan.boundary.bytes()),
+      workers.empty() ? 0 : workers.front().tied_gradient_bytes);
+  return question;
+}
+
 absl::StatusOr<JobPlan> PlanJob(const JobSpec& spec,
                                 const ModelProfile* profile) {
   JobPlan plan;
@@ -159,6 +174,10 @@ absl::StatusOr<JobPlan> PlanJob(const JobSpec& spec,
   }
   SC_RETURN_IF_ERROR(SplitAndSimulate(spec, profile, &plan));
   plan.boundary = BoundaryOf(spec);
+  if (profile != nullptr && !profile->workers.empty()) {
+    SC_ASSIGN_OR_RETURN(plan.memory, PredictMemory(MemoryQuestionOf(
+                                         spec, plan, profile->workers)));
+  }
   plan.target_tokens_per_step = spec.training.microbatches *
                                 spec.training.microbatch_size *
                                 spec.data.sequence_length;

@@ -10,6 +10,7 @@
 #include "base/tensor_descriptor.h"
 #include "job/job_spec.h"
 #include "job/learning_rate.h"
+#include "job/memory_prediction.h"
 #include "job/model_profile.h"
 #include "job/split.h"
 #include "schedule/schedule.h"
@@ -41,6 +42,8 @@ struct JobPlan {
   // What one microbatch puts on a wire behind each stage (activation), and the
   // gradient coming back; equal for every boundary of these models.
   TensorDescriptor boundary;
+  // Of a profile with its workers' memory: each worker's peak.
+  std::vector<MemoryInterval> memory;
   int64_t target_tokens_per_step = 0;
 };
 
@@ -51,6 +54,12 @@ struct JobPlan {
 // file. With a profile and schedule = "auto" it takes seconds for large shapes.
 absl::StatusOr<JobPlan> PlanJob(const JobSpec& spec,
                                 const ModelProfile* profile);
+
+// What is asked about the memory of a plan's workers, each measured. `plan`
+// must outlive the question; the receive pools are the plan's.
+MemoryQuestion MemoryQuestionOf(
+    const JobSpec& spec, const JobPlan& plan,
+    const std::vector<WorkerMemoryProfile>& workers);
 
 // The simulator's view of a plan's stages: measured where there is a profile.
 schedule::SimulateOptions SimulationOf(const JobSpec& spec,

@@ -1,9 +1,12 @@
 #include "job/profile_proto.h"
 
 #include <cmath>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "job/memory_proto.h"
 
 namespace stagecoach::job {
 namespace {
@@ -52,6 +55,9 @@ void ToProto(const ModelProfile& profile, v1::ModelProfile* proto) {
   }
   ToProto(profile.head, proto->mutable_head());
   proto->set_copy_seconds(profile.copy_seconds);
+  for (const WorkerMemoryProfile& worker : profile.workers) {
+    ToProto(worker, proto->add_workers());
+  }
 }
 
 absl::StatusOr<ModelProfile> FromProto(const v1::ModelProfile& proto,
@@ -68,6 +74,10 @@ absl::StatusOr<ModelProfile> FromProto(const v1::ModelProfile& proto,
   }
   profile.head = FromProto(proto.head());
   profile.copy_seconds = proto.copy_seconds();
+  for (const v1::WorkerMemoryProfile& worker : proto.workers()) {
+    SC_ASSIGN_OR_RETURN(WorkerMemoryProfile memory, FromProto(worker));
+    profile.workers.push_back(std::move(memory));
+  }
   if (Sound(profile)) return profile;
   return absl::InvalidArgumentError(
       "a profile with a duration or size that is none");

@@ -92,6 +92,7 @@ void ToProto(const TrainingSpec& spec, v1::TrainingSpec* proto) {
   proto->set_precision(TextOf(spec.precision));
   proto->set_kernels(TextOf(spec.kernels));
   proto->set_threads(spec.threads);
+  proto->set_loss_chunk(spec.loss_chunk);
 }
 
 absl::Status FromProto(const v1::TrainingSpec& proto, TrainingSpec* spec) {
@@ -106,6 +107,7 @@ absl::Status FromProto(const v1::TrainingSpec& proto, TrainingSpec* spec) {
   spec->warmup_steps = proto.warmup_steps();
   spec->gradient_clip = proto.gradient_clip();
   spec->threads = proto.threads();
+  spec->loss_chunk = proto.loss_chunk();
   SC_RETURN_IF_ERROR(
       ReadWord("training.optimizer", proto.optimizer(), &spec->optimizer));
   SC_RETURN_IF_ERROR(ReadWord("training.learning_rate_schedule",
@@ -148,6 +150,7 @@ void ToProto(const JobSpec& spec, v1::JobSpec* proto) {
   ToProto(spec.training, proto->mutable_training());
   ToProto(spec.pipeline, proto->mutable_pipeline());
   proto->mutable_memory()->set_limit_bytes(spec.memory.limit_bytes);
+  proto->mutable_memory()->set_recompute(TextOf(spec.memory.recompute));
   v1::RecoverySpec* recovery = proto->mutable_recovery();
   recovery->set_max_failures(spec.recovery.max_failures);
   recovery->set_neighbour_copy(spec.recovery.neighbour_copy);
@@ -170,6 +173,10 @@ absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& proto) {
   SC_RETURN_IF_ERROR(FromProto(proto.training(), &spec.training));
   SC_RETURN_IF_ERROR(FromProto(proto.pipeline(), &spec.pipeline));
   spec.memory.limit_bytes = proto.memory().limit_bytes();
+  if (!proto.memory().recompute().empty()) {
+    SC_RETURN_IF_ERROR(ReadWord("memory.recompute", proto.memory().recompute(),
+                                &spec.memory.recompute));
+  }
   spec.recovery.max_failures = proto.recovery().max_failures();
   spec.recovery.neighbour_copy = proto.recovery().neighbour_copy();
   spec.checkpoint.directory = proto.checkpoint().directory();

@@ -153,9 +153,6 @@ class Validator {
   static std::string NumberOrInteger(double value) { return NumberText(value); }
 
   void CheckNotBuiltYet() {
-    if (spec_.memory.limit_bytes > 0) {
-      Add("memory.limit", "is not supported yet; leave it out");
-    }
     if (spec_.recovery.neighbour_copy) {
       Add("recovery.neighbour_copy",
           "is not supported yet; set it to false or leave it out");

@@ -105,6 +105,8 @@ class PeerLink {
     return options_.worker_names[worker.index()];
   }
 
+  // Lets whoever waits look at its condition again.
+  void Wake() { doorbell_->Ring(); }
   // Makes progress and sleeps until `condition` holds. Returns the abort's
   // status if that comes first.
   absl::Status WaitUntil(const std::function<bool()>& condition);

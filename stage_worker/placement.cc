@@ -1,11 +1,15 @@
 #include "stage_worker/placement.h"
 
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "base/status.h"
 #include "job/words.h"
 #include "stage_worker/checkpoint/stage_files.h"
+#include "stage_worker/engine/memory_profiler.h"
+#include "stage_worker/memory_holders.h"
 
 namespace stagecoach::worker {
 namespace {
@@ -71,17 +75,20 @@ void Placement::Stop() {
   if (evaluator_ != nullptr) evaluator_->Clear();
   if (engine_ != nullptr) engine_->Drop();
   ledger_.DiscardAll();
+  parts_.allocator->SetLimit(0);
+  // The next job's blocks have other sizes.
+  parts_.allocator->Trim();
 }
 
 absl::Status Placement::Build() {
-  // Peaks of this job, not of what this process did before.
-  parts_.allocator->ResetPeaks();
   SC_ASSIGN_OR_RETURN(data_, parts_.data_factory(options_.spec));
   if (evaluation_.workers > 0) {
     SC_ASSIGN_OR_RETURN(evaluation_data_,
                         parts_.data_factory(EvaluationSpec(options_.spec)));
   }
   SC_RETURN_IF_ERROR(BuildEngine());
+  // Peaks of this job's steps, not of what came before.
+  parts_.allocator->ResetPeaks();
   return OpenLink();
 }
 
@@ -97,6 +104,18 @@ absl::Status Placement::OpenLink() {
   executor.ledger = &ledger_;
   executor.abort = &abort_;
   executor.position = &position_;
+  executor.after_action = [this](StepIndex step,
+                                 const schedule::Action& action) {
+    MemoryPoint point;
+    point.nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                            std::chrono::steady_clock::now().time_since_epoch())
+                            .count();
+    point.step = step.value();
+    point.action = action;
+    point.bytes = parts_.allocator->CurrentBytes();
+    timeline_.Add(point);
+  };
+  executor.between_actions = [this] { ServeQuestions(); };
   executor_ = std::make_unique<StepExecutor>(executor);
   if (evaluation_data_ != nullptr) {
     executor.schedule = &evaluation_;
@@ -115,8 +134,21 @@ absl::Status Placement::BuildEngine() {
   engine.stages = options_.stages;
   engine.data = data_.get();
   SC_ASSIGN_OR_RETURN(engine_, parts_.engine_factory(engine));
+  if (parts_.profile_memory) SC_RETURN_IF_ERROR(MeasureMemory());
   if (options_.checkpoint.empty()) return absl::OkStatus();
   return checkpoint::LoadState(options_.checkpoint, engine_.get());
+}
+
+// Before a checkpoint's state is there, which it would change.
+absl::Status Placement::MeasureMemory() {
+  MemoryProfilerOptions profiler;
+  profiler.engine = engine_.get();
+  profiler.spec = options_.spec;
+  profiler.stages = options_.stages;
+  profiler.data = data_.get();
+  profiler.allocator = parts_.allocator;
+  SC_ASSIGN_OR_RETURN(memory_profile_, ProfileWorkerMemory(profiler));
+  return absl::OkStatus();
 }
 
 absl::Status Placement::ChangeSchedule(schedule::Schedule schedule,
@@ -172,6 +204,9 @@ PeerLinkOptions Placement::LinkOptions() {
 
 absl::Status Placement::Connect(const PeerLink::Resolver& resolver,
                                 absl::Duration timeout) {
+  // Not before: what is measured to see whether a job keeps its limit must not
+  // fail for it.
+  parts_.allocator->SetLimit(options_.spec.memory.limit_bytes);
   return link()->Connect(resolver, timeout);
 }
 
@@ -180,11 +215,20 @@ absl::StatusOr<Placement::StepOutcome> Placement::RunStep(
   StepOutcome outcome;
   auto timing = executor_->RunStep(step, target_tokens);
   // The position stays after an error: it is where the fault happened.
-  SC_RETURN_IF_ERROR(timing.status());
+  SC_RETURN_IF_ERROR(WithHolders(timing.status()));
   outcome.timing = *timing;
   SC_ASSIGN_OR_RETURN(outcome.gradients, engine_->FinishGradients());
   position_.Clear();
   return outcome;
+}
+
+absl::Status Placement::WithHolders(const absl::Status& status) {
+  if (!absl::IsResourceExhausted(status)) return status;
+  const int64_t limit = parts_.allocator->limit_bytes();
+  return absl::ResourceExhaustedError(
+      absl::StrCat(status.message(), "; limit ",
+                   limit > 0 ? FormatByteSize(limit) : std::string("none"),
+                   "; ", DescribeHolders(Memory(), engine_->ListHeld())));
 }
 
 absl::StatusOr<Placement::Evaluation> Placement::Evaluate(StepIndex step) {
@@ -218,6 +262,11 @@ absl::StatusOr<std::vector<StageState>> Placement::ExportState() {
 void Placement::Abort(const absl::Status& status) {
   abort_.Set(status);
   if (auto link = this->link(); link != nullptr) link->Abort();
+}
+
+void Placement::AskHeld(EngineQuestions::Answer answer) {
+  questions_.Ask(std::move(answer));
+  if (auto link = this->link(); link != nullptr) link->Wake();
 }
 
 PlacementMemory Placement::Memory() const {

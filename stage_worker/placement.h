@@ -15,14 +15,18 @@
 #include "base/ids.h"
 #include "base/mutex.h"
 #include "job/job_spec.h"
+#include "job/memory_profile.h"
 #include "memory/accounting_allocator.h"
 #include "memory/ledger.h"
 #include "schedule/schedule.h"
 #include "stage_worker/abort_flag.h"
 #include "stage_worker/data/data_source.h"
 #include "stage_worker/engine/stage_engine.h"
+#include "stage_worker/engine_questions.h"
+#include "stage_worker/memory_timeline.h"
 #include "stage_worker/paths.h"
 #include "stage_worker/peer_link.h"
+#include "stage_worker/placement_memory.h"
 #include "stage_worker/position.h"
 #include "stage_worker/step_executor.h"
 #include "transport/control_channel.h"
@@ -42,6 +46,9 @@ struct PlacementParts {
   // Must outlive every placement.
   memory::AccountingAllocator* allocator = nullptr;
   Clock* clock = nullptr;
+  // Run a microbatch before the first step to learn what it takes. Needs an
+  // engine that takes made-up inputs.
+  bool profile_memory = false;
   // Fill freed blocks and returned wire slots, for tests and debugging.
   bool poison = false;
 };
@@ -66,15 +73,6 @@ struct PlacementOptions {
   std::function<void()> on_aborted;
 };
 
-// Memory figures of a worker at one moment.
-struct PlacementMemory {
-  memory::AllocatorStats allocator;
-  memory::LedgerStats ledger;
-  std::vector<StageIndex> stages;
-  int64_t receive_pool_bytes = 0;
-  int64_t step = -1;
-};
-
 // One placement of one job on this worker: its stages, its data, its ends of
 // the data path, its ledger. Everything of an epoch dies with it.
 //
@@ -87,6 +85,10 @@ class Placement {
       const PlacementParts& parts, const PlacementOptions& options);
   ~Placement();
 
+  // What one microbatch takes here; empty where that is not measured.
+  const std::optional<job::WorkerMemoryProfile>& memory_profile() const {
+    return memory_profile_;
+  }
   std::vector<PeerLink::Description> Describe() const {
     return link()->Describe();
   }
@@ -120,6 +122,8 @@ class Placement {
   absl::StatusOr<std::vector<ParameterDigest>> DigestParameters();
   // Between steps: a copy of the training state, for any thread.
   absl::StatusOr<std::vector<StageState>> ExportState();
+  // Answers who has asked; for the time between steps.
+  void ServeQuestions() { questions_.Serve(engine_.get()); }
   // Closes the edges, drops every tensor in flight and discards what the ledger
   // still holds. Afterwards only Memory() makes sense. Idempotent.
   void Stop();
@@ -133,11 +137,21 @@ class Placement {
   const AbortFlag& abort_flag() const { return abort_; }
   std::optional<Position> position() const { return position_.Get(); }
   PlacementMemory Memory() const;
+  // Calls `answer` with StageEngine::ListHeld on the engine thread: between two
+  // actions of a step, or in ServeQuestions.
+  void AskHeld(EngineQuestions::Answer answer);
+  // The worker's bytes after each of the last actions.
+  std::vector<MemoryPoint> Timeline() const { return timeline_.Points(); }
+  // Peaks from now on; the ledger's stay.
+  void ResetPeaks() { parts_.allocator->ResetPeaks(); }
 
  private:
   Placement(const PlacementParts& parts, const PlacementOptions& options);
   absl::Status Build();
   absl::Status BuildEngine();
+  absl::Status MeasureMemory();
+  // Of an error for lack of memory: who holds what, for people.
+  absl::Status WithHolders(const absl::Status& status);
   // Link and executor for schedule_.
   absl::Status OpenLink();
   // Null before the first and while the schedule changes.
@@ -152,10 +166,14 @@ class Placement {
   schedule::Schedule evaluation_;
   AbortFlag abort_;
   PositionBoard position_;
+  EngineQuestions questions_;
+  MemoryTimeline timeline_;
   memory::Ledger ledger_;
   std::unique_ptr<DataSource> data_;
   std::unique_ptr<DataSource> evaluation_data_;  // null without an evaluation
   std::unique_ptr<StageEngine> engine_;
+  std::optional<job::WorkerMemoryProfile>
+      memory_profile_;  // fixed after Create
   std::unique_ptr<StepExecutor> executor_;
   std::unique_ptr<StepExecutor> evaluator_;  // likewise
   mutable Mutex mu_;

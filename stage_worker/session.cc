@@ -10,6 +10,7 @@
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "job/memory_proto.h"
 #include "job/parse.h"
 #include "job/profile_proto.h"
 #include "job/spec_proto.h"
@@ -459,6 +460,10 @@ void Session::SendAssigned() {
   message.mutable_assigned()->set_job_id(held_.job_id);
   message.mutable_assigned()->set_receive_pool_bytes(
       held_.placement->receive_pool_bytes());
+  if (held_.placement->memory_profile().has_value()) {
+    job::ToProto(*held_.placement->memory_profile(),
+                 message.mutable_assigned()->mutable_memory_profile());
+  }
   *held_.answers.mutable_assigned() = message.assigned();
   Send(std::move(message));
 }
@@ -640,21 +645,6 @@ void Session::OnFinish(const v1::Finish& finish) {
         Transition(SessionState::kIdle);
         Register();
       });
-}
-
-void Session::OnMemoryQuery(const v1::MemoryQuery& query) {
-  v1::WorkerMessage message;
-  v1::MemoryReport* report = message.mutable_memory_report();
-  report->set_query(query.query());
-  if (held_.placement != nullptr && state_ != SessionState::kIdle) {
-    report->set_job_id(held_.job_id);
-    ToProto(options_.worker, held_.placement->Memory(),
-            report->mutable_memory());
-  } else {
-    report->mutable_memory()->set_worker(options_.worker);
-    report->mutable_memory()->set_step(-1);
-  }
-  Send(std::move(message));
 }
 
 void Session::Fail(const absl::Status& status) {

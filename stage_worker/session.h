@@ -148,7 +148,11 @@ class Session : public std::enable_shared_from_this<Session> {
   void SendSealed(Epoch epoch, int64_t step,
                   const CheckpointWriter::Path& path);
   bool HoldsLivePlacement() const;
+  // session_memory.cc
   void OnMemoryQuery(const v1::MemoryQuery& query);
+  v1::WorkerMessage MemoryReportFor(const v1::MemoryQuery& query) const;
+  void SendHeld(Epoch epoch, const v1::MemoryQuery& query,
+                const std::vector<HeldBytes>& held);
   void OnLogAcknowledged(const v1::LogAcknowledged& acknowledged);
   // The coordinator wants the placement gone.
   void OnAbort(const std::string& reason);

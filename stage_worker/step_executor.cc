@@ -75,6 +75,8 @@ absl::Status StepExecutor::RunList() {
     options_.position->Set(position);
     SC_RETURN_IF_ERROR(Run(action));
     NameRetentions();
+    options_.after_action(step_, action);
+    options_.between_actions();
   }
   // No transfer crosses a step.
   SC_RETURN_IF_ERROR(WaitUntil("acknowledgements of the step",
@@ -302,7 +304,10 @@ absl::Status StepExecutor::WaitUntil(const char* waiting_for,
                                      const std::function<bool()>& condition) {
   if (condition()) return absl::OkStatus();
   options_.position->SetWaiting(waiting_for);
-  absl::Status status = options_.link->WaitUntil(condition);
+  absl::Status status = options_.link->WaitUntil([&] {
+    options_.between_actions();
+    return condition();
+  });
   options_.position->SetWaiting("");
   return status;
 }

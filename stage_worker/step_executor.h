@@ -28,6 +28,11 @@ struct StepExecutorOptions {
   memory::Ledger* ledger = nullptr;
   const AbortFlag* abort = nullptr;
   PositionBoard* position = nullptr;
+  // Called after each action, with it.
+  std::function<void(StepIndex step, const schedule::Action& action)>
+      after_action = [](StepIndex, const schedule::Action&) {};
+  // Called then, and again and again while the executor waits. Cheap.
+  std::function<void()> between_actions = [] {};
 };
 
 // When a worker computed in a step, on the host's steady clock.

@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mutex.h"
@@ -45,6 +46,7 @@ struct Flags {
   bool tcp_checksum = false;
   std::string profile;
   std::string generate;
+  std::string memory_cache = "4GiB";
   transport::nccl::NcclSettings nccl;
   std::string log_level = "info";
   bool log_json = false;
@@ -111,6 +113,11 @@ void AddFlags(CLI::App* app, Flags* flags) {
                 "Let two workers of a job be on one GPU, if NCCL does");
   app->add_flag("--nccl-registered-buffers", flags->nccl.registered_buffers,
                 "Receive into memory that is registered with NCCL");
+  app->add_option("--memory-cache", flags->memory_cache,
+                  "Freed memory that is kept for the next blocks of the same "
+                  "size, at most; 0: none")
+      ->envname("STAGECOACH_MEMORY_CACHE")
+      ->capture_default_str();
   app->add_flag("--poison-freed", flags->worker.parts.poison,
                 "Fill freed memory with NaN, to find late readers (slow)");
   app->add_option("--log-level", flags->log_level,
@@ -145,6 +152,7 @@ absl::Status ChooseEngine(Flags* flags) {
   parts.engine_factory = [torch](const EngineOptions& options) {
     return NewTorchEngine(torch, options);
   };
+  parts.profile_memory = true;
   return absl::OkStatus();
 }
 
@@ -189,6 +197,7 @@ absl::Status ChooseParts(Flags* flags) {
   PlacementParts& parts = flags->worker.parts;
   memory::AccountingAllocator::Options memory;
   memory.poison_freed = parts.poison;
+  SC_ASSIGN_OR_RETURN(memory.cache_bytes, ParseByteSize(flags->memory_cache));
   parts.allocator = &memory::AccountingAllocator::Process();
   parts.allocator->Configure(memory);
   parts.clock = Clock::Real();

@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "base/bytes.h"
+#include "client/output/prediction_output.h"
 #include "client/output/table.h"
 #include "client/output/text.h"
 
@@ -34,6 +35,7 @@ Json WorkerJson(const v1::JobWorker& worker) {
   Json json;
   json["worker"] = worker.worker();
   json["stages"] = NumbersJson(worker.stages());
+  AddPrediction(worker, &json);
   json["measured_peak_bytes"] = worker.measured_peak_bytes();
   json["outputs_held_peak_bytes"] = worker.outputs_held_peak_bytes();
   json["receive_pool_bytes"] = worker.receive_pool_bytes();
@@ -173,16 +175,29 @@ std::string SpeedLine(const v1::Job& job) {
 }
 
 std::string WorkersTable(const v1::Job& job) {
-  Table table({Left("worker"), Left("stages"), Right("measured peak"),
-               Right("outputs held"), Right("receive pool"), Right("idle")});
+  const bool predicted =
+      job.workers_size() > 0 && job.workers(0).has_predicted();
+  std::vector<Table::Column> columns = {Left("worker"), Left("stages")};
+  if (predicted) columns.push_back(Right("predicted peak"));
+  columns.insert(columns.end(), {Right("measured peak"), Right("outputs held"),
+                                 Right("receive pool"), Right("idle")});
+  Table table(columns);
   for (const v1::JobWorker& worker : job.workers()) {
-    table.AddRow({worker.worker(), JoinNumbers(worker.stages()),
-                  FormatByteSize(worker.measured_peak_bytes()),
-                  FormatByteSize(worker.outputs_held_peak_bytes()),
-                  FormatByteSize(worker.receive_pool_bytes()),
-                  absl::StrFormat("%.1f %%", 100 * worker.idle_ratio())});
+    std::vector<std::string> row = {worker.worker(),
+                                    JoinNumbers(worker.stages())};
+    if (predicted) row.push_back(PredictionText(worker));
+    row.insert(row.end(),
+               {FormatByteSize(worker.measured_peak_bytes()),
+                FormatByteSize(worker.outputs_held_peak_bytes()),
+                FormatByteSize(worker.receive_pool_bytes()),
+                absl::StrFormat("%.1f %%", 100 * worker.idle_ratio())});
+    table.AddRow(std::move(row));
   }
-  return table.Render();
+  std::string text = table.Render();
+  for (const std::string& warning : MemoryWarnings(job)) {
+    absl::StrAppend(&text, "warning: ", warning, "\n");
+  }
+  return text;
 }
 
 std::string RetainedBy(const v1::StageMemory& memory) {
@@ -357,6 +372,8 @@ Json JobJson(const v1::Job& job) {
   for (const v1::JobWorker& worker : job.workers()) {
     json["workers"].push_back(WorkerJson(worker));
   }
+  const std::vector<std::string> warnings = MemoryWarnings(job);
+  if (!warnings.empty()) json["memory_warnings"] = warnings;
   json["stages"] = Json::array();
   for (const v1::JobStage& stage : job.stages()) {
     json["stages"].push_back(StageJson(stage));

@@ -1,5 +1,6 @@
 #include "client/output/plan_output.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -9,6 +10,8 @@
 #include "absl/strings/str_format.h"
 #include "base/bytes.h"
 #include "base/ids.h"
+#include "base/memory_category.h"
+#include "client/output/prediction_output.h"
 #include "client/output/table.h"
 #include "client/output/text.h"
 #include "job/model_shape.h"
@@ -43,6 +46,7 @@ Json WorkerJson(const job::JobPlan& plan, WorkerIndex worker) {
     json["peak_in_flight_bytes"] = times.peak_in_flight_bytes;
     json["busy_seconds"] = times.busy;
   }
+  if (!plan.memory.empty()) AddPrediction(plan.memory[worker.index()], &json);
   return json;
 }
 
@@ -102,6 +106,7 @@ std::string WorkersTable(const job::JobPlan& plan) {
   std::vector<Table::Column> columns = {Left("worker"), Left("stages"),
                                         Right("peak in flight"), Right("idle")};
   if (plan.measured) columns.push_back(Right("kept for backward"));
+  if (!plan.memory.empty()) columns.push_back(Right("predicted peak"));
   Table table(columns);
   for (int i = 0; i < plan.schedule.workers; ++i) {
     const WorkerIndex worker(i);
@@ -116,6 +121,36 @@ std::string WorkersTable(const job::JobPlan& plan) {
         absl::StrFormat("%.1f %%", 100 * times.idle / plan.simulated.makespan)};
     if (plan.measured) {
       row.push_back(FormatByteSize(times.peak_in_flight_bytes));
+    }
+    if (!plan.memory.empty()) {
+      const job::MemoryInterval& memory = plan.memory[worker.index()];
+      row.push_back(IntervalText(memory.low.total, memory.high.total));
+    }
+    table.AddRow(std::move(row));
+  }
+  return table.Render();
+}
+
+// Each category's own greatest, with all send budgets used.
+std::string CategoriesTable(const job::JobPlan& plan) {
+  std::vector<MemoryCategory> shown;
+  std::vector<Table::Column> columns = {Left("worker")};
+  for (int i = 0; i < kMemoryCategories; ++i) {
+    const auto category = static_cast<MemoryCategory>(i);
+    const bool any = std::any_of(plan.memory.begin(), plan.memory.end(),
+                                 [category](const job::MemoryInterval& worker) {
+                                   return worker.high.Of(category) > 0;
+                                 });
+    if (!any) continue;
+    shown.push_back(category);
+    columns.push_back(Right(MemoryCategoryName(category)));
+  }
+  Table table(columns);
+  for (size_t i = 0; i < plan.memory.size(); ++i) {
+    std::vector<std::string> row = {
+        WorkerName(WorkerIndex(static_cast<int32_t>(i)))};
+    for (const MemoryCategory category : shown) {
+      row.push_back(FormatByteSize(plan.memory[i].high.Of(category)));
     }
     table.AddRow(std::move(row));
   }
@@ -189,6 +224,10 @@ std::string PlanText(const job::JobSpec& spec, const job::JobPlan& plan) {
                       ? ""
                       : "; microbatches are not added up in ascending order",
                   "\n");
+  if (!plan.memory.empty()) {
+    absl::StrAppend(&text, "\npredicted peaks by category\n",
+                    CategoriesTable(plan));
+  }
   if (plan.measured) text += ChoiceText(plan);
   if (plan.provisional) {
     text +=

@@ -14,6 +14,7 @@
 #include "base/tensor_descriptor.h"
 #include "job/model_shape.h"
 #include "memory/category.h"
+#include "stage_worker/engine/boundary_buffer.h"
 
 namespace stagecoach::worker {
 namespace {
@@ -26,45 +27,11 @@ constexpr absl::Duration kEnough = absl::Milliseconds(300);
 constexpr absl::Duration kTooLong = absl::Seconds(2);
 constexpr MicrobatchIndex kMicrobatch{0};
 
-// A tensor's bytes as a peer would have sent them.
-class Buffer {
- public:
-  static absl::StatusOr<std::shared_ptr<Buffer>> New(
-      memory::AccountingAllocator* allocator, size_t bytes) {
-    memory::Tag tag;
-    tag.category = memory::Category::kWireReceive;
-    const memory::ScopedTag scope(tag);
-    auto buffer = std::make_shared<Buffer>(allocator, bytes);
-    if (buffer->data() == nullptr) {
-      return absl::ResourceExhaustedError(
-          "no memory for one boundary tensor of the profile");
-    }
-    // Small numbers of both signs: as activations and gradients are.
-    auto* const floats = static_cast<float*>(buffer->data());
-    for (size_t i = 0; i < bytes / sizeof(float); ++i) {
-      floats[i] = 0.01F * (static_cast<float>(i % 17) - 8);
-    }
-    return buffer;
-  }
-
-  Buffer(memory::AccountingAllocator* allocator, size_t bytes)
-      : allocator_(allocator), data_(allocator->Allocate(bytes)) {}
-  ~Buffer() { allocator_->Free(data_); }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-
-  void* data() const { return data_; }
-
- private:
-  memory::AccountingAllocator* const allocator_;
-  void* const data_;
-};
-
 // Measures one piece of the model by itself.
 class PieceProfiler {
  public:
   PieceProfiler(const ProfilerOptions& options, const StageAssignment& piece,
-                std::shared_ptr<Buffer> boundary)
+                std::shared_ptr<BoundaryBuffer> boundary)
       : options_(options),
         piece_(piece),
         descriptor_(job::BoundaryOf(options.spec)),
@@ -86,7 +53,7 @@ class PieceProfiler {
   const ProfilerOptions& options_;
   const StageAssignment piece_;
   const TensorDescriptor descriptor_;
-  const std::shared_ptr<Buffer> boundary_;
+  const std::shared_ptr<BoundaryBuffer> boundary_;
   std::unique_ptr<StageEngine> engine_;
   job::LayerProfile profile_;
 };
@@ -193,16 +160,16 @@ void PieceProfiler::ForgetTimes() {
 
 absl::StatusOr<job::LayerProfile> ProfilePiece(
     const ProfilerOptions& options, const char* name, StageAssignment piece,
-    const std::shared_ptr<Buffer>& boundary) {
+    const std::shared_ptr<BoundaryBuffer>& boundary) {
   auto profile = PieceProfiler(options, piece, boundary).Run();
   if (profile.ok()) return profile;
   return Annotate(profile.status(), absl::StrCat("profiling the ", name));
 }
 
 absl::StatusOr<double> CopySeconds(const ProfilerOptions& options,
-                                   const Buffer& from, size_t bytes) {
-  SC_ASSIGN_OR_RETURN(const std::shared_ptr<Buffer> to,
-                      Buffer::New(options.allocator, bytes));
+                                   const BoundaryBuffer& from, size_t bytes) {
+  SC_ASSIGN_OR_RETURN(const std::shared_ptr<BoundaryBuffer> to,
+                      BoundaryBuffer::New(options.allocator, bytes));
   double shortest = std::numeric_limits<double>::infinity();
   for (int run = 0; run < kMostRuns; ++run) {
     const absl::Time start = options.clock->Now();
@@ -218,8 +185,8 @@ absl::StatusOr<double> CopySeconds(const ProfilerOptions& options,
 absl::StatusOr<job::ModelProfile> ProfileModel(const ProfilerOptions& options) {
   const int64_t layers = options.spec.model.layers;
   const size_t bytes = job::BoundaryOf(options.spec).bytes();
-  SC_ASSIGN_OR_RETURN(const std::shared_ptr<Buffer> boundary,
-                      Buffer::New(options.allocator, bytes));
+  SC_ASSIGN_OR_RETURN(const std::shared_ptr<BoundaryBuffer> boundary,
+                      BoundaryBuffer::New(options.allocator, bytes));
   job::ModelProfile profile;
   StageAssignment embedding;
   embedding.stage = StageIndex(0);

@@ -58,6 +58,15 @@ struct MicrobatchLoss {
   double loss_sum = 0;  // over its target tokens
 };
 
+// What one op keeps of one microbatch.
+struct HeldBytes {
+  StageIndex stage;
+  MicrobatchIndex microbatch;
+  std::string op;  // "GeluBackward0"
+  int64_t tensors = 0;
+  int64_t bytes = 0;
+};
+
 struct ParameterNorm {
   int64_t global_index = 0;  // order over the whole model, for a fixed sum
   double squared = 0;        // in double
@@ -140,6 +149,12 @@ class StageEngine {
       std::vector<TensorRef> output_gradients) = 0;
   virtual absl::Status BackwardWeight(StageIndex stage,
                                       MicrobatchIndex microbatch) = 0;
+
+  // What is held for backwards that are still to come, by stage, microbatch and
+  // op, the largest first within a microbatch. Activations alone: received
+  // inputs that are held lie in the receive pool. Adds up to the allocator's
+  // activation bytes, less outputs that are not released yet.
+  virtual std::vector<HeldBytes> ListHeld() = 0;
 
   // Name of the op that saved `storage` for the backward of (stage,
   // microbatch), for example "TanhBackward0"; "" if none did.

@@ -225,7 +225,7 @@ std::vector<at::Tensor> Gpt2Stage::Forward(std::vector<at::Tensor> inputs,
   }
   if (!stage_.last) return {x};
   return {HeadLoss(LayerNorm(ln_f_, x).view({-1, spec_.model.hidden}),
-                   lm_head_->value, targets)};
+                   lm_head_->value, targets, spec_.training.loss_chunk)};
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "stage_worker/model/chunked_loss.h"
 
 namespace stagecoach::worker {
 
@@ -28,7 +29,10 @@ at::Tensor HeadLogits(const at::Tensor& rows, const at::Tensor& head) {
 }
 
 at::Tensor HeadLoss(const at::Tensor& rows, const at::Tensor& head,
-                    const at::Tensor& targets) {
+                    const at::Tensor& targets, int64_t chunk) {
+  if (chunk > 0 && rows.size(0) > chunk) {
+    return ChunkedHeadLoss(rows, head, targets.reshape({-1}), chunk);
+  }
   return at::cross_entropy_loss(HeadLogits(rows, head), targets.reshape({-1}),
                                 /*weight=*/{}, at::Reduction::Sum);
 }

@@ -22,9 +22,10 @@ at::Tensor Activate(job::Activation activation, const at::Tensor& x);
 at::Tensor HeadLogits(const at::Tensor& rows, const at::Tensor& head);
 
 // Sum of the cross entropies of all rows: hidden states [rows, hidden], head
-// [vocabulary, hidden], targets [rows].
+// [vocabulary, hidden], targets [rows]. In pieces of `chunk` rows, if there are
+// more (see ChunkedHeadLoss); 0: all at once.
 at::Tensor HeadLoss(const at::Tensor& rows, const at::Tensor& head,
-                    const at::Tensor& targets);
+                    const at::Tensor& targets, int64_t chunk);
 
 // What a stage is given: tokens [rows, sequence] or float32 hidden states
 // [rows, sequence, hidden].

@@ -301,7 +301,7 @@ std::vector<at::Tensor> LlamaStage::Forward(std::vector<at::Tensor> inputs,
   }
   if (!stage_.last) return {x};
   return {HeadLoss(RmsNorm(norm_, x).view({-1, spec_.model.hidden}),
-                   lm_head_->value, targets)};
+                   lm_head_->value, targets, spec_.training.loss_chunk)};
 }
 
 }  // namespace

@@ -134,6 +134,8 @@ void AddFaults(PlacementParts* parts) {
   }
   if (const char* leak = Setting("LEAK_OUTPUT")) {
     WrapEngine<LeakyEngine>(parts, std::atoi(leak));
+    // Its outputs are not counted.
+    parts->profile_memory = false;
   }
   if (const char* slow = Setting("SLOW_ACTION_MS")) {
     WrapEngine<SlowEngine>(parts, std::atoi(slow));

@@ -44,6 +44,9 @@ class ForwardingEngine : public worker::StageEngine {
                               MicrobatchIndex microbatch) override {
     return inner_->BackwardWeight(stage, microbatch);
   }
+  std::vector<worker::HeldBytes> ListHeld() override {
+    return inner_->ListHeld();
+  }
   std::string RetainingOp(StageIndex stage, MicrobatchIndex microbatch,
                           const void* storage) override {
     return inner_->RetainingOp(stage, microbatch, storage);

@@ -103,6 +103,7 @@ class SyntheticEngine final : public StageEngine {
       std::vector<TensorRef> output_gradients) override;
   absl::Status BackwardWeight(StageIndex stage,
                               MicrobatchIndex microbatch) override;
+  std::vector<HeldBytes> ListHeld() override;
   std::string RetainingOp(StageIndex stage, MicrobatchIndex microbatch,
                           const void* storage) override;
   absl::Status ReduceTiedLocally() override;
@@ -458,6 +459,22 @@ absl::Status SyntheticEngine::BackwardWeight(StageIndex stage,
   AddWeightGradient(action);
   protocol_.Record(action);
   return absl::OkStatus();
+}
+
+std::vector<HeldBytes> SyntheticEngine::ListHeld() {
+  std::vector<HeldBytes> held;
+  for (const auto& [key, kept] : kept_) {
+    // What was received lies in the receive pool.
+    const bool own = kept.input != nullptr && kept.input->watch() != nullptr;
+    HeldBytes entry;
+    entry.stage = key.first;
+    entry.microbatch = key.second;
+    entry.op = "Synthetic";
+    entry.tensors = (own ? 1 : 0) + static_cast<int64_t>(kept.retained.size());
+    entry.bytes = entry.tensors * static_cast<int64_t>(boundary_.bytes());
+    if (entry.tensors > 0) held.push_back(std::move(entry));
+  }
+  return held;
 }
 
 std::string SyntheticEngine::RetainingOp(StageIndex stage,

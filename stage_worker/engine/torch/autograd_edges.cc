@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/variable.h>
 #include <torch/csrc/dynamo/compiled_autograd.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "stage_worker/engine/torch/saved_tensors.h"
 #include "stage_worker/engine/torch/split_backward.h"
+#include "stage_worker/engine/torch/torch_tensor.h"
 
 namespace stagecoach::worker {
 namespace {
@@ -169,6 +171,31 @@ std::vector<at::Tensor> MicrobatchGraph::BackwardInput(
 }
 
 void MicrobatchGraph::BackwardWeight() { state_->split.RunWeight(); }
+
+std::vector<SavedTensor> MicrobatchGraph::Saved() const {
+  autograd::edge_list roots = state_->split.edges();
+  for (const KeptOutput& output : state_->outputs) {
+    roots.push_back(output.edge);
+  }
+  std::vector<SavedTensor> saved = SavedTensors(roots);
+  // Between the halves of a backward also gradients wait.
+  for (size_t i = 0; i < state_->split.gradients().size(); ++i) {
+    const at::Tensor& gradient = state_->split.gradients()[i];
+    const void* const storage = StorageIdentity(gradient);
+    const bool known = std::any_of(
+        saved.begin(), saved.end(),
+        [storage](const SavedTensor& s) { return s.storage == storage; });
+    if (known || storage == nullptr) continue;
+    SavedTensor entry;
+    entry.op =
+        absl::StrCat(state_->split.edges()[i].function->name(), " gradient");
+    entry.storage = storage;
+    entry.bytes = static_cast<int64_t>(gradient.storage().nbytes());
+    entry.own = InOwnMemory(gradient);
+    saved.push_back(std::move(entry));
+  }
+  return saved;
+}
 
 std::string MicrobatchGraph::OpThatSaved(const void* storage) const {
   autograd::edge_list roots;

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "stage_worker/engine/torch/saved_tensors.h"
+
 namespace stagecoach::worker {
 
 // What a stage keeps of one microbatch between its forward and its backward:
@@ -43,6 +45,8 @@ class MicrobatchGraph {
       std::vector<at::Tensor> output_gradients);
   void BackwardWeight();
 
+  // Every storage that is held for what is left of the backward, each once.
+  std::vector<SavedTensor> Saved() const;
   // See OpThatSaved.
   std::string OpThatSaved(const void* storage) const;
 

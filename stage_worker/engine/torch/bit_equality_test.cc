@@ -83,6 +83,41 @@ class BitEqualityTest : public ::testing::Test {
 
 TEST_F(BitEqualityTest, TiedModelUnderAdamW) { ExpectAllEqual(TinySpec()); }
 
+ActionList SplitOrder(int stages, int microbatches) {
+  return WithSplitBackward(OneForwardOneBackwardOrder(stages, microbatches));
+}
+
+// A forward that is run again before its backward.
+TEST_F(BitEqualityTest, RecomputingChangesNothing) {
+  const Trained reference = Train(TinySpec(), 1, 1, GpipeOrder);
+  job::JobSpec spec = TinySpec();
+  spec.memory.recompute = job::Recompute::kFull;
+  for (const auto& [stages, engines] :
+       {std::pair<int, int>{1, 1}, {2, 2}, {4, 2}, {4, 4}}) {
+    SCOPED_TRACE(std::to_string(stages) + " stages on " +
+                 std::to_string(engines) + " engines");
+    ExpectEqual(Train(spec, stages, engines, GpipeOrder), reference);
+    ExpectEqual(Train(spec, stages, engines, SplitOrder), reference);
+  }
+}
+
+// 32 tokens in pieces of 7: the piece's size is part of the numbers, the cut
+// and the order are not.
+TEST_F(BitEqualityTest, LossInPieces) {
+  job::JobSpec spec = TinySpec();
+  spec.training.loss_chunk = 7;
+  ExpectAllEqual(spec);
+  const Trained whole = Train(TinySpec(), 1, 1, GpipeOrder);
+  const Trained reference = Train(spec, 1, 1, GpipeOrder);
+  ExpectEqual(Train(spec, 4, 4, SplitOrder), reference);
+  ASSERT_EQ(reference.steps.size(), whole.steps.size());
+  for (size_t step = 0; step < whole.steps.size(); ++step) {
+    EXPECT_NEAR(reference.steps[step].loss, whole.steps[step].loss, 1e-5);
+    EXPECT_NEAR(reference.steps[step].gradient_norm,
+                whole.steps[step].gradient_norm, 1e-4);
+  }
+}
+
 TEST_F(BitEqualityTest, UntiedModelUnderAdamW) {
   job::JobSpec spec = TinySpec();
   spec.model.tie_embeddings = false;

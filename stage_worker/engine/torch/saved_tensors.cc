@@ -8,6 +8,9 @@
 #include <deque>
 #include <memory>
 #include <unordered_set>
+#include <utility>
+
+#include "stage_worker/engine/torch/torch_tensor.h"
 
 namespace stagecoach::worker {
 namespace {
@@ -37,9 +40,10 @@ bool Saved(const std::shared_ptr<Node>& node, const void* storage) {
   return false;
 }
 
-}  // namespace
-
-std::string OpThatSaved(const std::vector<Edge>& roots, const void* storage) {
+// Calls `visit` with each node behind the roots, breadth first, until it
+// returns false.
+template <typename Visit>
+void Walk(const std::vector<Edge>& roots, Visit visit) {
   std::deque<std::shared_ptr<Node>> waiting;
   std::unordered_set<const Node*> seen;
   const auto see = [&waiting, &seen](const Edge& edge) {
@@ -51,10 +55,41 @@ std::string OpThatSaved(const std::vector<Edge>& roots, const void* storage) {
   while (!waiting.empty()) {
     const std::shared_ptr<Node> node = waiting.front();
     waiting.pop_front();
-    if (Saved(node, storage)) return node->name();
+    if (!visit(node)) return;
     for (const Edge& next : node->next_edges()) see(next);
   }
-  return "";
+}
+
+}  // namespace
+
+std::vector<SavedTensor> SavedTensors(const std::vector<Edge>& roots) {
+  std::vector<SavedTensor> saved;
+  std::unordered_set<const void*> seen;
+  Walk(roots, [&](const std::shared_ptr<Node>& node) {
+    for (const at::Tensor& tensor : SavedTensorsOf(node)) {
+      if (!tensor.defined() || !tensor.has_storage()) continue;
+      SavedTensor entry;
+      entry.storage = StorageIdentity(tensor);
+      if (entry.storage == nullptr || !seen.insert(entry.storage).second) {
+        continue;
+      }
+      entry.op = node->name();
+      entry.bytes = static_cast<int64_t>(tensor.storage().nbytes());
+      entry.own = InOwnMemory(tensor);
+      saved.push_back(std::move(entry));
+    }
+    return true;
+  });
+  return saved;
+}
+
+std::string OpThatSaved(const std::vector<Edge>& roots, const void* storage) {
+  std::string op;
+  Walk(roots, [&](const std::shared_ptr<Node>& node) {
+    if (Saved(node, storage)) op = node->name();
+    return op.empty();
+  });
+  return op;
 }
 
 }  // namespace stagecoach::worker

@@ -1,6 +1,7 @@
 #ifndef STAGECOACH_STAGE_WORKER_ENGINE_TORCH_SAVED_TENSORS_H_
 #define STAGECOACH_STAGE_WORKER_ENGINE_TORCH_SAVED_TENSORS_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,21 @@ struct Edge;
 }  // namespace torch::autograd
 
 namespace stagecoach::worker {
+
+// A storage that an op in a graph saved for its backward.
+struct SavedTensor {
+  std::string op;
+  // See StorageIdentity.
+  const void* storage = nullptr;
+  int64_t bytes = 0;  // of the whole storage, not only of what was saved of it
+  // The storage lies in memory of torch's own allocator.
+  bool own = false;
+};
+
+// Every storage that the graph behind `roots` saved, each once: under the op
+// nearest to the roots. Parameters are among them. Costs what OpThatSaved does.
+std::vector<SavedTensor> SavedTensors(
+    const std::vector<torch::autograd::Edge>& roots);
 
 // The name of the op ("TanhBackward0") in the graph behind `roots` that saved a
 // tensor with this storage (see StorageIdentity) for its backward; "" if none

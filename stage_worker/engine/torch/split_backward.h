@@ -40,6 +40,11 @@ class SplitBackward {
   // Adds to the parameters' gradients and lets go of everything. Call once.
   void RunWeight();
 
+  // Between the two: where RunWeight starts, and the gradients that it starts
+  // with.
+  const std::vector<torch::autograd::Edge>& edges() const { return edges_; }
+  const std::vector<at::Tensor>& gradients() const { return gradients_; }
+
  private:
   // What RunWeight starts from.
   std::vector<torch::autograd::Edge> edges_;

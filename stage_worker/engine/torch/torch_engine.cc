@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -99,6 +100,14 @@ struct GiveMemoryBack {
   ~GiveMemoryBack() { malloc_trim(0); }
 };
 
+// Accounted as one: parameters are saved too.
+bool IsActivation(const SavedTensor& saved) {
+  if (!saved.own) return false;
+  const memory::Tag tag = memory::AccountingAllocator::Process().TagOf(
+      const_cast<void*>(saved.storage));
+  return tag.category == memory::Category::kActivation;
+}
+
 class TorchEngine final : public StageEngine {
  public:
   TorchEngine(const EngineOptions& options, const at::Device& device)
@@ -106,6 +115,7 @@ class TorchEngine final : public StageEngine {
         data_(options.data),
         training_(options.spec.training),
         stages_(options.stages),
+        recompute_(options.spec.memory.recompute == job::Recompute::kFull),
         protocol_(ProtocolOptions(options)) {}
 
   // Makes the models and their parameters. Once, before anything else.
@@ -127,6 +137,7 @@ class TorchEngine final : public StageEngine {
       std::vector<TensorRef> output_gradients) override;
   absl::Status BackwardWeight(StageIndex stage,
                               MicrobatchIndex microbatch) override;
+  std::vector<HeldBytes> ListHeld() override;
   std::string RetainingOp(StageIndex stage, MicrobatchIndex microbatch,
                           const void* storage) override;
   absl::Status ReduceTiedLocally() override;
@@ -156,6 +167,13 @@ class TorchEngine final : public StageEngine {
                                     MicrobatchIndex microbatch,
                                     std::vector<TensorRef> inputs,
                                     const TokenBatch& batch);
+  // The model's outputs. Null graph: autograd is off and nothing is kept.
+  Tensors RunModel(const StageAssignment& stage, Tensors inputs,
+                   const TokenBatch& batch, MicrobatchGraph* graph);
+  void ListKeptInputs(std::vector<HeldBytes>* held) const;
+  // With memory.recompute: the forward that F left out, before B or I.
+  absl::Status Recompute(const StageAssignment& stage,
+                         MicrobatchIndex microbatch);
   std::vector<TensorRef> KeepOutputs(const Key& key, Tensors outputs,
                                      MicrobatchGraph* graph);
   void KeepLoss(MicrobatchIndex microbatch, const Tensors& outputs);
@@ -175,10 +193,13 @@ class TorchEngine final : public StageEngine {
   DataSource* evaluation_data_ = nullptr;  // of the present evaluation
   const job::TrainingSpec training_;
   const std::vector<StageAssignment> stages_;
+  const bool recompute_;
   StepProtocol protocol_;
   std::map<StageIndex, std::unique_ptr<StageModel>> models_;
   std::unique_ptr<ParameterStore> parameters_;
   std::map<Key, MicrobatchGraph> graphs_;
+  // With memory.recompute: what a forward can be run from again.
+  std::map<Key, Tensors> kept_inputs_;
   std::map<MicrobatchIndex, double> losses_;
 };
 
@@ -230,6 +251,7 @@ absl::StatusOr<TensorRef> TorchEngine::Adopt(const TensorDescriptor& descriptor,
 absl::Status TorchEngine::BeginStep(StepIndex step, int64_t target_tokens) {
   SC_RETURN_IF_ERROR(protocol_.Begin(step, target_tokens));
   graphs_.clear();
+  kept_inputs_.clear();
   losses_.clear();
   UseThreadsHere();
   return CatchTorch(absl::StrCat("step ", step.value()), [this] {
@@ -268,25 +290,47 @@ std::vector<TensorRef> TorchEngine::RunForward(const StageAssignment& stage,
                                                MicrobatchIndex microbatch,
                                                std::vector<TensorRef> inputs,
                                                const TokenBatch& batch) {
-  const bool evaluating = protocol_.evaluating();
-  const at::AutoGradMode grad_mode(!evaluating);
-  MicrobatchGraph graph;
-  Tensors seen;
-  for (const at::Tensor& input : TensorsOf(inputs)) {
-    seen.push_back(evaluating ? input : graph.MarkInput(input));
-  }
+  const Key key(stage.stage, microbatch);
+  const bool training = !protocol_.evaluating();
+  Tensors received = TensorsOf(inputs);
   // From here on only the model and what autograd saves hold the inputs.
   inputs.clear();
+  MicrobatchGraph graph;
+  if (training && recompute_) kept_inputs_[key] = received;
+  Tensors outputs = RunModel(stage, std::move(received), batch,
+                             training && !recompute_ ? &graph : nullptr);
+  if (stage.last) KeepLoss(microbatch, outputs);
+  std::vector<TensorRef> kept = KeepOutputs(key, std::move(outputs), &graph);
+  if (training && !recompute_) graphs_[key] = std::move(graph);
+  if (stage.last) kept.clear();
+  return kept;
+}
+
+Tensors TorchEngine::RunModel(const StageAssignment& stage, Tensors inputs,
+                              const TokenBatch& batch, MicrobatchGraph* graph) {
+  const at::AutoGradMode grad_mode(graph != nullptr);
+  Tensors seen;
+  for (at::Tensor& input : inputs) {
+    seen.push_back(graph != nullptr ? graph->MarkInput(input) : input);
+    input.reset();
+  }
   if (stage.first) seen.push_back(CopyTokens(batch.inputs, batch, device_));
   at::Tensor targets;
   if (stage.last) targets = CopyTokens(batch.targets, batch, device_);
-  Tensors outputs = models_[stage.stage]->Forward(std::move(seen), targets);
-  if (stage.last) KeepLoss(microbatch, outputs);
-  const Key key(stage.stage, microbatch);
-  std::vector<TensorRef> kept = KeepOutputs(key, std::move(outputs), &graph);
-  if (!evaluating) graphs_[key] = std::move(graph);
-  if (stage.last) kept.clear();
-  return kept;
+  return models_[stage.stage]->Forward(std::move(seen), targets);
+}
+
+// The same kernels over the same bytes: the same bits.
+absl::Status TorchEngine::Recompute(const StageAssignment& stage,
+                                    MicrobatchIndex microbatch) {
+  SC_ASSIGN_OR_RETURN(const TokenBatch batch, ReadData(stage, microbatch));
+  const auto kept = kept_inputs_.find(Key(stage.stage, microbatch));
+  MicrobatchGraph graph;
+  Tensors outputs = RunModel(stage, std::move(kept->second), batch, &graph);
+  kept_inputs_.erase(kept);
+  for (const at::Tensor& output : outputs) graph.KeepOutput(output);
+  graphs_[Key(stage.stage, microbatch)] = std::move(graph);
+  return absl::OkStatus();
 }
 
 std::vector<TensorRef> TorchEngine::KeepOutputs(const Key& key, Tensors outputs,
@@ -331,6 +375,9 @@ absl::StatusOr<std::vector<TensorRef>> TorchEngine::RunBackward(
   const std::string place = protocol_.Place(action.stage, action.microbatch);
   return CatchTorch(place, [&]() -> absl::StatusOr<std::vector<TensorRef>> {
     const memory::ScopedTag tag(ActivationTag(action.stage, action.microbatch));
+    if (recompute_) {
+      SC_RETURN_IF_ERROR(Recompute(*held, action.microbatch));
+    }
     const auto graph = graphs_.find(Key(action.stage, action.microbatch));
     Tensors gradients =
         OutputGradients(*held, std::exchange(output_gradients, {}));
@@ -376,6 +423,52 @@ absl::Status TorchEngine::BackwardWeight(StageIndex stage,
     protocol_.Record(action);
     return absl::OkStatus();
   });
+}
+
+// With memory.recompute: inputs that another stage of this worker made.
+void TorchEngine::ListKeptInputs(std::vector<HeldBytes>* held) const {
+  for (const auto& [key, inputs] : kept_inputs_) {
+    HeldBytes entry;
+    entry.stage = key.first;
+    entry.microbatch = key.second;
+    entry.op = "StageInput";
+    for (const at::Tensor& input : inputs) {
+      SavedTensor saved;
+      saved.storage = StorageIdentity(input);
+      saved.bytes = static_cast<int64_t>(input.storage().nbytes());
+      saved.own = InOwnMemory(input);
+      if (!IsActivation(saved)) continue;
+      ++entry.tensors;
+      entry.bytes += saved.bytes;
+    }
+    if (entry.tensors > 0) held->push_back(std::move(entry));
+  }
+}
+
+std::vector<HeldBytes> TorchEngine::ListHeld() {
+  std::vector<HeldBytes> held;
+  ListKeptInputs(&held);
+  // An output that the next stage of this worker has saved is seen twice.
+  std::set<const void*> seen;
+  for (const auto& [key, graph] : graphs_) {
+    std::map<std::string, HeldBytes> by_op;
+    for (const SavedTensor& saved : graph.Saved()) {
+      if (!IsActivation(saved) || !seen.insert(saved.storage).second) continue;
+      HeldBytes& entry = by_op[saved.op];
+      entry.stage = key.first;
+      entry.microbatch = key.second;
+      entry.op = saved.op;
+      ++entry.tensors;
+      entry.bytes += saved.bytes;
+    }
+    const size_t first = held.size();
+    for (auto& [op, entry] : by_op) held.push_back(std::move(entry));
+    std::stable_sort(held.begin() + static_cast<std::ptrdiff_t>(first),
+                     held.end(), [](const HeldBytes& a, const HeldBytes& b) {
+                       return a.bytes > b.bytes;
+                     });
+  }
+  return held;
 }
 
 std::string TorchEngine::RetainingOp(StageIndex stage,
@@ -453,6 +546,7 @@ absl::Status TorchEngine::BeginEvaluation(StepIndex step, DataSource* data,
   SC_RETURN_IF_ERROR(protocol_.BeginEvaluation(step, microbatches));
   evaluation_data_ = data;
   graphs_.clear();
+  kept_inputs_.clear();
   losses_.clear();
   UseThreadsHere();
   return absl::OkStatus();
@@ -505,6 +599,7 @@ absl::Status TorchEngine::ApplyUpdate(const UpdateOptions& options) {
 void TorchEngine::Drop() {
   protocol_.Drop();
   graphs_.clear();
+  kept_inputs_.clear();
   losses_.clear();
 }
 

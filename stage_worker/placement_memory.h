@@ -1,0 +1,24 @@
+#ifndef STAGECOACH_STAGE_WORKER_PLACEMENT_MEMORY_H_
+#define STAGECOACH_STAGE_WORKER_PLACEMENT_MEMORY_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "base/ids.h"
+#include "memory/accounting_allocator.h"
+#include "memory/ledger.h"
+
+namespace stagecoach::worker {
+
+// Memory figures of a worker at one moment.
+struct PlacementMemory {
+  memory::AllocatorStats allocator;
+  memory::LedgerStats ledger;
+  std::vector<StageIndex> stages;
+  int64_t receive_pool_bytes = 0;
+  int64_t step = -1;
+};
+
+}  // namespace stagecoach::worker
+
+#endif  // STAGECOACH_STAGE_WORKER_PLACEMENT_MEMORY_H_

@@ -1,0 +1,78 @@
+// Answers to MemoryQuery.
+#include <utility>
+
+#include "schedule/action.h"
+#include "stage_worker/memory_report.h"
+#include "stage_worker/session.h"
+
+namespace stagecoach::worker {
+namespace {
+
+void ToProto(const HeldBytes& held, v1::HeldBytes* proto) {
+  proto->set_stage(held.stage.value());
+  proto->set_microbatch(held.microbatch.value());
+  proto->set_op(held.op);
+  proto->set_tensors(held.tensors);
+  proto->set_bytes(held.bytes);
+}
+
+void ToProto(const MemoryPoint& point, v1::MemoryPoint* proto) {
+  proto->set_nanoseconds(point.nanoseconds);
+  proto->set_step(point.step);
+  proto->set_action(schedule::ToString(point.action));
+  for (const int64_t bytes : point.bytes) proto->add_categories(bytes);
+}
+
+}  // namespace
+
+void Session::OnMemoryQuery(const v1::MemoryQuery& query) {
+  const bool held = held_.placement != nullptr && state_ != SessionState::kIdle;
+  if (!held || !query.held()) {
+    Send(MemoryReportFor(query));
+    if (held && query.reset_peaks()) held_.placement->ResetPeaks();
+    return;
+  }
+  // The engine thread knows; it answers between two actions, or here if it has
+  // none to run.
+  auto self = shared_from_this();
+  held_.placement->AskHeld(
+      [self, epoch = held_.epoch, query](std::vector<HeldBytes> bytes) {
+        self->options_.executor->Add(
+            [self, epoch, query, bytes = std::move(bytes)] {
+              self->SendHeld(epoch, query, bytes);
+            });
+      });
+  options_.engine->Add(
+      [placement = held_.placement] { placement->ServeQuestions(); });
+}
+
+void Session::SendHeld(Epoch epoch, const v1::MemoryQuery& query,
+                       const std::vector<HeldBytes>& held) {
+  if (!IsCurrent(epoch) || held_.placement == nullptr) return;
+  v1::WorkerMessage message = MemoryReportFor(query);
+  for (const HeldBytes& entry : held) {
+    ToProto(entry,
+            message.mutable_memory_report()->mutable_memory()->add_held());
+  }
+  Send(std::move(message));
+}
+
+v1::WorkerMessage Session::MemoryReportFor(const v1::MemoryQuery& query) const {
+  v1::WorkerMessage message;
+  v1::MemoryReport* report = message.mutable_memory_report();
+  report->set_query(query.query());
+  if (held_.placement == nullptr || state_ == SessionState::kIdle) {
+    report->mutable_memory()->set_worker(options_.worker);
+    report->mutable_memory()->set_step(-1);
+    return message;
+  }
+  report->set_job_id(held_.job_id);
+  ToProto(options_.worker, held_.placement->Memory(), report->mutable_memory());
+  if (!query.points()) return message;
+  for (const MemoryPoint& point : held_.placement->Timeline()) {
+    ToProto(point, report->mutable_memory()->add_points());
+  }
+  return message;
+}
+
+}  // namespace stagecoach::worker
