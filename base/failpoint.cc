@@ -44,16 +44,24 @@ bool IsKnown(const std::string& name) {
 }  // namespace
 
 std::vector<std::string> CoordinatorFailpoints() {
-  return {"journal.append.before",         "journal.append.after",
-          "journal.flush.before",          "journal.flush.after",
-          "coordinator.register",          "coordinator.assign",
-          "coordinator.prepared",          "coordinator.commit.decided",
-          "coordinator.commit.partly_sent"};
+  return {"journal.append.before",
+          "journal.append.after",
+          "journal.flush.before",
+          "journal.flush.after",
+          "coordinator.register",
+          "coordinator.assign",
+          "coordinator.prepared",
+          "coordinator.commit.decided",
+          "coordinator.commit.partly_sent",
+          "coordinator.recovering",
+          "coordinator.rewound"};
 }
 
 std::vector<std::string> WorkerFailpoints() {
-  return {"worker.register", "worker.assign", "worker.prepared",
-          "worker.commit", "worker.applied"};
+  return {"worker.register",         "worker.assign",
+          "worker.prepared",         "worker.commit",
+          "worker.applied",          "worker.checkpoint.written",
+          "worker.checkpoint.sealed"};
 }
 
 bool FailpointsAreBuilt() {

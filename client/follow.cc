@@ -80,13 +80,29 @@ absl::Status Follower::HandleInterrupt(const std::string& job_id) {
 
 void Follower::HandleChildExit() {
   if (options_.cluster == nullptr || child_ended_.has_value()) return;
-  child_ended_ = options_.cluster->FirstExit();
+  for (const ChildExit& exit : options_.cluster->Exits()) {
+    if (!child_ended_.has_value() && !Restart(exit)) child_ended_ = exit;
+  }
   if (!child_ended_.has_value()) return;
   const bool verdict_to_come =
       !child_ended_->is_coordinator && IsPlaced(view_.job().state());
   deadline_ = std::min(
       deadline_,
       Now() + (verdict_to_come ? kVerdictPatience : absl::ZeroDuration()));
+}
+
+bool Follower::Restart(const ChildExit& exit) {
+  // One that ended of itself before it had work (another version, a flag that
+  // it does not know) would do so again.
+  const bool by_signal = exit.exit_code > 128;
+  if (exit.is_coordinator || restarts_ >= options_.restarts || cancelling_ ||
+      (!by_signal && !IsPlaced(view_.job().state()))) {
+    return false;
+  }
+  ++restarts_;
+  progress_->Say(absl::StrCat(ToString(exit), "; started again (", restarts_,
+                              " of at most ", options_.restarts, ")"));
+  return options_.cluster->RestartWorker(exit.name).ok();
 }
 
 }  // namespace stagecoach::client

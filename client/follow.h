@@ -1,6 +1,7 @@
 #ifndef STAGECOACH_CLIENT_FOLLOW_H_
 #define STAGECOACH_CLIENT_FOLLOW_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -23,7 +24,9 @@ class Follower {
     bool cancel_on_interrupt = false;
     absl::Duration timeout = absl::InfiniteDuration();
     // The cluster that the job runs on, if it is ours.
-    const LocalCluster* cluster = nullptr;
+    LocalCluster* cluster = nullptr;
+    // How many of its workers, in all, are started again after they ended.
+    int64_t restarts = 0;
   };
 
   // All must outlive it.
@@ -49,6 +52,8 @@ class Follower {
   // What Follow returns after the last watch ended with `status`.
   absl::Status Conclude(const std::string& job_id, const absl::Status& status);
   void HandleChildExit();
+  // Whether the process runs again.
+  bool Restart(const ChildExit& exit);
 
   JobClient* const client_;
   Interrupt* const interrupt_;
@@ -57,6 +62,7 @@ class Follower {
   JobView view_;
   absl::Time deadline_ = absl::InfiniteFuture();
   bool cancelling_ = false;
+  int64_t restarts_ = 0;
   std::optional<ChildExit> child_ended_;
 };
 

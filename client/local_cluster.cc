@@ -61,10 +61,15 @@ absl::Status LocalCluster::StartCoordinator() {
 absl::Status LocalCluster::StartWorkers() {
   for (int i = 0; i < options_.workers; ++i) {
     const std::string name = absl::StrCat("w", i);
-    SC_RETURN_IF_ERROR(Spawn(name, options_.worker_binary,
-                             {"--coordinator", address_, "--name", name}));
+    SC_RETURN_IF_ERROR(
+        Spawn(name, options_.worker_binary, WorkerArguments(name)));
   }
   return absl::OkStatus();
+}
+
+std::vector<std::string> LocalCluster::WorkerArguments(
+    const std::string& name) const {
+  return {"--coordinator", address_, "--name", name};
 }
 
 absl::Status LocalCluster::Spawn(const std::string& name,
@@ -75,23 +80,53 @@ absl::Status LocalCluster::Spawn(const std::string& name,
                                   : ChildLog::Kept(options_.log_folder, name);
   if (!log.ok()) return log.status();
   auto child = std::make_unique<Child>(name, *std::move(log));
+  SC_ASSIGN_OR_RETURN(child->process,
+                      SpawnProcess(*child, program, std::move(arguments)));
+  const pid_t pid = child->process->pid();
+  children_.push_back(std::move(child));
+  return options_.on_start == nullptr ? absl::OkStatus()
+                                      : options_.on_start(name, pid);
+}
+
+absl::StatusOr<ChildProcess> LocalCluster::SpawnProcess(
+    const Child& child, const std::string& program,
+    std::vector<std::string> arguments) const {
   SpawnOptions spawn;
   spawn.program = program;
   spawn.arguments = std::move(arguments);
-  spawn.stderr_file = child->log.path();
+  spawn.stderr_file = child.log.path();
   // The client's own stdout is for results. What a worker prints belongs to its
   // log: a pipe would break under it once this process is gone.
-  spawn.pipe_stdout = name == kCoordinatorName;
+  spawn.pipe_stdout = child.name == kCoordinatorName;
   spawn.stdout_to_stderr_file = true;
   spawn.die_with_parent = !options_.outlives_client;
   spawn.own_session = options_.outlives_client;
   absl::StatusOr<ChildProcess> process = ChildProcess::Spawn(spawn);
   if (!process.ok()) return absl::InternalError(process.status().message());
-  child->process = *std::move(process);
-  const pid_t pid = child->process->pid();
-  children_.push_back(std::move(child));
-  return options_.on_start == nullptr ? absl::OkStatus()
-                                      : options_.on_start(name, pid);
+  return process;
+}
+
+absl::Status LocalCluster::RestartWorker(const std::string& name) {
+  for (const auto& child : children_) {
+    if (child->name != name) continue;
+    SC_ASSIGN_OR_RETURN(
+        ChildProcess process,
+        SpawnProcess(*child, options_.worker_binary, WorkerArguments(name)));
+    const pid_t pid = process.pid();
+    {
+      MutexLock lock(&mu_);
+      child->process = std::move(process);
+      child->ended = false;
+      exits_.erase(std::remove_if(exits_.begin(), exits_.end(),
+                                  [&](const ChildExit& exit) {
+                                    return exit.name == name;
+                                  }),
+                   exits_.end());
+    }
+    return options_.on_start == nullptr ? absl::OkStatus()
+                                        : options_.on_start(name, pid);
+  }
+  return absl::NotFoundError(absl::StrCat("there is no worker ", name));
 }
 
 absl::StatusOr<std::string> LocalCluster::ReadAddress(Child* coordinator) {
@@ -124,9 +159,15 @@ absl::Status LocalCluster::StartError(const Child& child,
                    absl::StripSuffix(tail, "\n")));
 }
 
-std::optional<ChildExit> LocalCluster::FirstExit() const {
+std::vector<ChildExit> LocalCluster::Exits() const {
   MutexLock lock(&mu_);
-  return first_exit_;
+  return exits_;
+}
+
+std::optional<ChildExit> LocalCluster::FirstExit() const {
+  const std::vector<ChildExit> exits = Exits();
+  if (exits.empty()) return std::nullopt;
+  return exits.front();
 }
 
 std::string LocalCluster::LogTail(absl::string_view name, int lines) const {
@@ -157,11 +198,10 @@ bool LocalCluster::FindExit() {
     if (child->ended || !child->process->HasEnded(&exit_code)) continue;
     child->ended = true;
     found = true;
-    if (first_exit_.has_value()) continue;
-    first_exit_ = ChildExit();
-    first_exit_->name = child->name;
-    first_exit_->is_coordinator = child->name == kCoordinatorName;
-    first_exit_->exit_code = exit_code;
+    exits_.emplace_back();
+    exits_.back().name = child->name;
+    exits_.back().is_coordinator = child->name == kCoordinatorName;
+    exits_.back().exit_code = exit_code;
   }
   return found;
 }

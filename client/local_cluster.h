@@ -70,8 +70,13 @@ class LocalCluster {
   // Of the coordinator: "127.0.0.1:41234".
   const std::string& address() const { return address_; }
 
-  // The first process that ended by itself.
+  // The processes that ended by themselves and were not started again, the
+  // first of them first.
+  std::vector<ChildExit> Exits() const SC_EXCLUDES(mu_);
   std::optional<ChildExit> FirstExit() const SC_EXCLUDES(mu_);
+  // Starts a worker that has ended again, under its name; its log goes on. On
+  // the thread of Start.
+  absl::Status RestartWorker(const std::string& name) SC_EXCLUDES(mu_);
 
   // The last lines that a process wrote to stderr; empty for an unknown name.
   std::string LogTail(absl::string_view name, int lines) const;
@@ -97,8 +102,12 @@ class LocalCluster {
 
   absl::Status StartCoordinator();
   absl::Status StartWorkers();
+  std::vector<std::string> WorkerArguments(const std::string& name) const;
   absl::Status Spawn(const std::string& name, const std::string& program,
                      std::vector<std::string> arguments);
+  absl::StatusOr<ChildProcess> SpawnProcess(
+      const Child& child, const std::string& program,
+      std::vector<std::string> arguments) const;
   absl::StatusOr<std::string> ReadAddress(Child* coordinator);
   absl::Status StartError(const Child& child, const std::string& what) const;
   void Monitor() SC_EXCLUDES(mu_);
@@ -116,7 +125,7 @@ class LocalCluster {
   mutable Mutex mu_;
   CondVar stop_changed_;
   bool stopping_ SC_GUARDED_BY(mu_) = false;
-  std::optional<ChildExit> first_exit_ SC_GUARDED_BY(mu_);
+  std::vector<ChildExit> exits_ SC_GUARDED_BY(mu_);
 };
 
 }  // namespace stagecoach::client

@@ -82,6 +82,7 @@ class LocalRunTest : public testing::Test {
         watched = false;
       } else if (absl::SimpleAtoi(words.second, &pid)) {
         daemons_.push_back(std::make_unique<WatchedProcess>(pid));
+        if (words.first == "worker") worker_pids_.push_back(pid);
         --count;
       }
     }
@@ -112,6 +113,7 @@ class LocalRunTest : public testing::Test {
   LifeLine life_line_;
   const std::string temporary_ = MakeFolder();
   std::vector<std::unique_ptr<WatchedProcess>> daemons_;
+  std::vector<pid_t> worker_pids_;
 };
 
 TEST_F(LocalRunTest, BringsItsOwnClusterAndLeavesNothing) {
@@ -146,6 +148,35 @@ TEST_F(LocalRunTest, AWorkerThatEndsAtOnceIsAnErrorSoon) {
   EXPECT_THAT(result.error, HasSubstr("fake: the port is taken"));
   EXPECT_EQ(result.document()["job_id"], "j-1");
   EXPECT_EQ(result.document()["error"]["exit_code"], 105);
+  ExpectNothingLeft();
+}
+
+TEST_F(LocalRunTest, AKilledWorkerIsStartedAgain) {
+  ClientProcess client({"run", "examples/tiny.toml", "--local", "--set",
+                        "recovery.max_failures=1"},
+                       Fates("runs", "waits"));
+  WaitForDaemons(3, true);
+  ASSERT_EQ(kill(worker_pids_[1], SIGKILL), 0);
+  WaitForDaemons(1, false);
+  client.Signal(SIGINT);
+  const ClientResult result = client.Finish();
+  EXPECT_EQ(result.exit_code, 103);
+  EXPECT_THAT(result.error,
+              HasSubstr("was ended by signal 9; started again (1 of at most "
+                        "1)"));
+  ExpectNothingLeft();
+}
+
+TEST_F(LocalRunTest, WorkersAreStartedAgainOnlySoOften) {
+  ClientProcess client({"run", "examples/tiny.toml", "--local", "--set",
+                        "recovery.max_failures=1"},
+                       Fates("queues", "waits"));
+  WaitForDaemons(3, true);
+  ASSERT_EQ(kill(worker_pids_[0], SIGKILL), 0);
+  WaitForDaemons(1, false);
+  ASSERT_EQ(kill(worker_pids_[2], SIGKILL), 0);
+  const ClientResult result = client.Finish();
+  EXPECT_EQ(result.exit_code, 105) << result.error;
   ExpectNothingLeft();
 }
 

@@ -45,7 +45,7 @@ std::string Cut(std::string text, int columns) {
 }  // namespace
 
 std::string RenderProgressBar(const ProgressState& state, int columns) {
-  if (state.steps_done == 0) {
+  if (state.steps_done == 0 || state.state == "RECOVERING") {
     std::string text = state.state;
     if (!state.reason.empty()) absl::StrAppend(&text, ": ", state.reason);
     return Cut(text, columns);
@@ -98,6 +98,11 @@ void ProgressPrinter::Update(const v1::Job& event) {
   state_.state = std::move(name);
   state_.reason = event.reason();
   for (const v1::StepResult& step : event.steps()) TakeStep(step);
+  if (options_.terminal && event.recoveries_size() > recoveries_) {
+    // Elsewhere the state's own line says it.
+    Say(absl::StrCat("recovers: ", event.reason()));
+  }
+  recoveries_ = event.recoveries_size();
   if (options_.terminal) {
     if (changed || IsTimeFor(kRedrawInterval)) Redraw();
   } else if (changed && event.steps().empty()) {
@@ -131,6 +136,13 @@ void ProgressPrinter::TakeStep(const v1::StepResult& step) {
     held_back_ = step;
     has_held_back_ = true;
   }
+}
+
+void ProgressPrinter::Say(const std::string& line) {
+  PrintHeldBack();
+  if (line_open_) *out_ << kClearLine;
+  line_open_ = false;
+  *out_ << line << std::endl;
 }
 
 bool ProgressPrinter::IsTimeFor(absl::Duration interval) {

@@ -52,6 +52,8 @@ class ProgressPrinter {
   // Shows what was held back, and ends the line on a terminal. To be called
   // before anything else is printed; Update may follow.
   void Finish();
+  // A line for people, which stays.
+  void Say(const std::string& line);
 
  private:
   void TakeStep(const v1::StepResult& step);
@@ -65,6 +67,7 @@ class ProgressPrinter {
   const Options options_;
   ProgressState state_;
   double mean_seconds_ = -1;
+  int recoveries_ = 0;
   absl::Time last_output_ = absl::InfinitePast();
   v1::StepResult held_back_;
   bool has_held_back_ = false;

@@ -60,6 +60,14 @@ TEST(ProgressBarTest, BeforeTheFirstStepTheStateIsShown) {
   EXPECT_EQ(RenderProgressBar(state, 80), "QUEUED: waiting for 2 more workers");
 }
 
+TEST(ProgressBarTest, ARecoveringJobSaysSo) {
+  ProgressState state = TwelveOfFifty();
+  state.state = "RECOVERING";
+  state.reason = "waiting for 2 idle workers";
+  EXPECT_EQ(RenderProgressBar(state, 80),
+            "RECOVERING: waiting for 2 idle workers");
+}
+
 TEST(ProgressBarTest, WithoutATotalThereIsNoBar) {
   ProgressState state = TwelveOfFifty();
   state.steps_total = 0;

@@ -64,7 +64,8 @@ void AddRunCommand(CLI::App* app, Context* context) {
   CLI::Option* local = verb->add_flag(
       "--local", arguments->options.local,
       "Start a private coordinator and pipeline.workers workers on this "
-      "machine, and leave nothing of them");
+      "machine, and leave nothing of them; a worker that ends is started "
+      "again, recovery.max_failures times");
   AddResumeFlag(verb, &arguments->options.resume);
   verb->add_option("--keep-logs", arguments->options.log_folder,
                    "With --local: keep the processes' logs in this folder")

@@ -89,9 +89,8 @@ RunOutcome OutcomeOf(const v1::Job& job, const absl::Status& status,
 }
 
 RunOutcome SubmitAndFollow(const job::JobSpec& spec, bool resume,
-                           const std::string& endpoint,
-                           const LocalCluster* cluster, Interrupt* interrupt,
-                           Context* context) {
+                           const std::string& endpoint, LocalCluster* cluster,
+                           Interrupt* interrupt, Context* context) {
   JobClient client(endpoint);
   v1::JobSpec proto;
   job::ToProto(spec, &proto);
@@ -107,6 +106,7 @@ RunOutcome SubmitAndFollow(const job::JobSpec& spec, bool resume,
   Follower::Options follow;
   follow.cancel_on_interrupt = true;
   follow.cluster = cluster;
+  follow.restarts = spec.recovery.max_failures;
   Follower follower(&client, interrupt, &progress, follow);
   const absl::Status status = follower.Follow(*job_id);
   v1::Job job = follower.job();

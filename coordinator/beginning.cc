@@ -34,7 +34,65 @@ absl::Status CheckSteps(const checkpoint::ChosenCheckpoint& chosen,
                               spec.training.steps));
 }
 
+LogFields FieldsOf(const std::string& job_id) {
+  LogFields fields;
+  fields.job = job_id;
+  return fields;
+}
+
+void Warn(const std::string& job_id, const std::vector<std::string>& warnings) {
+  for (const std::string& warning : warnings) {
+    LogWarning(absl::StrCat(warning, "; taking the one before"),
+               FieldsOf(job_id));
+  }
+}
+
+absl::Status BeginWith(const std::string& job_id,
+                       const checkpoint::ChosenCheckpoint& chosen,
+                       PlannedJob* planned) {
+  const absl::Status continues =
+      checkpoint::CheckContinues(chosen.manifest, planned->spec);
+  if (!continues.ok()) {
+    return Refused(
+        absl::StrCat("checkpoint ", chosen.path, ": ", continues.message()));
+  }
+  SC_RETURN_IF_ERROR(CheckSteps(chosen, planned->spec));
+  LogInfo(absl::StrCat("goes on from ", chosen.path), FieldsOf(job_id));
+  planned->first_step = chosen.manifest.step;
+  planned->checkpoint = chosen.path;
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+absl::Status ChooseRecovery(const std::string& job_id, int64_t first_step,
+                            int64_t steps_committed, PlannedJob* planned) {
+  planned->first_step = 0;
+  planned->checkpoint.clear();
+  const std::string& directory = planned->spec.checkpoint.directory;
+  std::string why = "the job has no checkpoint.directory";
+  if (!directory.empty()) {
+    const auto choice =
+        checkpoint::ChooseCheckpoint(directory, steps_committed);
+    if (choice.ok()) {
+      Warn(job_id, choice->warnings);
+      const auto& chosen = choice->checkpoint;
+      if (chosen.has_value() && chosen->manifest.step >= first_step) {
+        return BeginWith(job_id, *chosen, planned);
+      }
+      why = absl::StrCat(directory, " has none from step ", first_step, " on");
+    } else {
+      why = std::string(choice.status().message());
+    }
+  }
+  if (first_step == 0) {
+    LogWarning(absl::StrCat("begins with step 0 again: ", why),
+               FieldsOf(job_id));
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("no checkpoint to go on from: ", why));
+}
 
 absl::Status ChooseBeginning(const std::string& job_id, bool resume,
                              PlannedJob* planned) {
@@ -46,31 +104,16 @@ absl::Status ChooseBeginning(const std::string& job_id, bool resume,
                   : absl::OkStatus();
   }
   if (!resume) return CheckUnused(directory);
-  LogFields fields;
-  fields.job = job_id;
   auto choice = checkpoint::ChooseCheckpoint(directory);
   if (!choice.ok()) return Refused(choice.status().message());
-  for (const std::string& warning : choice->warnings) {
-    LogWarning(absl::StrCat(warning, "; taking the one before"), fields);
-  }
+  Warn(job_id, choice->warnings);
   if (!choice->checkpoint.has_value()) {
     LogWarning(
         absl::StrCat("no checkpoint in ", directory, ": beginning with step 0"),
-        fields);
+        FieldsOf(job_id));
     return absl::OkStatus();
   }
-  const checkpoint::ChosenCheckpoint& chosen = *choice->checkpoint;
-  const absl::Status continues =
-      checkpoint::CheckContinues(chosen.manifest, planned->spec);
-  if (!continues.ok()) {
-    return Refused(
-        absl::StrCat("checkpoint ", chosen.path, ": ", continues.message()));
-  }
-  SC_RETURN_IF_ERROR(CheckSteps(chosen, planned->spec));
-  LogInfo(absl::StrCat("goes on from ", chosen.path), fields);
-  planned->first_step = chosen.manifest.step;
-  planned->checkpoint = chosen.path;
-  return absl::OkStatus();
+  return BeginWith(job_id, *choice->checkpoint, planned);
 }
 
 }  // namespace stagecoach::coordinator

@@ -1,6 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_BEGINNING_H_
 #define STAGECOACH_COORDINATOR_BEGINNING_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -18,6 +19,15 @@ namespace stagecoach::coordinator {
 // newest is of another run (checkpoint::CheckContinues).
 absl::Status ChooseBeginning(const std::string& job_id, bool resume,
                              PlannedJob* planned);
+
+// The same for a job that lost a worker after `steps_committed` steps and began
+// with `first_step`: the newest sound checkpoint of its own, else step 0. Not
+// before first_step, since earlier steps may have been another spec's.
+//
+// kFailedPrecondition: it did not begin with step 0, and no checkpoint from
+// first_step on is left. kInvalidArgument as above.
+absl::Status ChooseRecovery(const std::string& job_id, int64_t first_step,
+                            int64_t steps_committed, PlannedJob* planned);
 
 }  // namespace stagecoach::coordinator
 

@@ -202,6 +202,8 @@ struct ClusterState::Applier {
     job->first_step = event.first_step;
     job->checkpoint_step = event.first_step;
     job->checkpoint_path = event.checkpoint;
+    job->begin_step = event.first_step;
+    job->begin_checkpoint = event.checkpoint;
     return absl::OkStatus();
   }
 
@@ -253,8 +255,9 @@ struct ClusterState::Applier {
   absl::Status operator()(const JobWaiting& event) const {
     JobRecord* job = nullptr;
     SC_RETURN_IF_ERROR(Find(event.job_id, &job));
-    if (job->state != JobState::kQueued) {
-      return Impossible(absl::StrCat(event.job_id, " is not queued"));
+    if (job->state != JobState::kQueued &&
+        job->state != JobState::kRecovering) {
+      return Impossible(absl::StrCat(event.job_id, " does not wait"));
     }
     job->reason = event.reason;
     ++job->revision;
@@ -274,10 +277,14 @@ struct ClusterState::Applier {
     JobRecord* job = nullptr;
     SC_RETURN_IF_ERROR(Find(event.job_id, &job));
     if (!job->planned) return Impossible("placed before it was planned");
+    if (job->state == JobState::kRecovering && !job->rewound) {
+      return Impossible("placed again before it is known where to go on");
+    }
     SC_RETURN_IF_ERROR(state.Transition(*job, JobState::kPlacing, at));
     state.last_epoch_ = event.epoch;
     job->epoch = event.epoch;
-    job->placed = at;
+    job->rewound = false;
+    if (job->recoveries.empty()) job->placed = at;
     ChooseKernels(event.workers, job);
     job->workers.clear();
     for (const std::string& name : event.workers) {
@@ -300,7 +307,18 @@ struct ClusterState::Applier {
     for (size_t i = 0; i < job->workers.size(); ++i) {
       job->workers[i].receive_pool_bytes = event.receive_pool_bytes[i];
     }
+    NoteCaughtUp(job);
     return absl::OkStatus();
+  }
+
+  // If all steps that a recovery did again are committed.
+  void NoteCaughtUp(JobRecord* job) const {
+    if (job->recoveries.empty()) return;
+    RecoveryRecord& last = job->recoveries.back();
+    if (last.caught_up == absl::InfiniteFuture() &&
+        job->steps_committed() >= last.steps_before) {
+      last.caught_up = at;
+    }
   }
 
   absl::Status operator()(const JobRescheduleRequested& event) const {
@@ -352,13 +370,29 @@ struct ClusterState::Applier {
     for (size_t i = 0; i < job->workers.size(); ++i) {
       job->workers[i].busy_nanoseconds += event.busy_nanoseconds[i];
     }
+    NoteCaughtUp(job);
     ++job->revision;
     return absl::OkStatus();
+  }
+
+  absl::Status operator()(const CheckpointRequested& event) const {
+    JobRecord* job = nullptr;
+    SC_RETURN_IF_ERROR(FindRunning(event.job_id, &job));
+    job->requested_checkpoint_step = event.step;
+    ++job->revision;
+    return absl::OkStatus();
+  }
+
+  static void NoteAttempt(JobRecord* job, int64_t step) {
+    if (step >= job->requested_checkpoint_step) {
+      job->requested_checkpoint_step = 0;
+    }
   }
 
   absl::Status operator()(const CheckpointStored& event) const {
     JobRecord* job = nullptr;
     SC_RETURN_IF_ERROR(FindRunning(event.job_id, &job));
+    NoteAttempt(job, event.step);
     job->checkpoint_step = event.step;
     job->checkpoint_path = event.path;
     job->checkpoint_error.clear();
@@ -370,9 +404,52 @@ struct ClusterState::Applier {
   absl::Status operator()(const CheckpointFailed& event) const {
     JobRecord* job = nullptr;
     SC_RETURN_IF_ERROR(FindRunning(event.job_id, &job));
+    NoteAttempt(job, event.step);
     job->failed_checkpoint_step = event.step;
     job->checkpoint_error =
         absl::StrCat("checkpoint of step ", event.step, ": ", event.message);
+    ++job->revision;
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const JobRecovering& event) const {
+    JobRecord* job = nullptr;
+    SC_RETURN_IF_ERROR(Move(event.job_id, JobState::kRecovering, &job));
+    job->reason = event.reason;
+    if (!job->recoveries.empty()) {
+      absl::Time& before = job->recoveries.back().caught_up;
+      before = std::min(before, at);
+    }
+    RecoveryRecord recovery;
+    recovery.cause = event.cause;
+    recovery.victims = event.victims;
+    recovery.failed = at;
+    recovery.steps_before = job->steps_committed();
+    job->recoveries.push_back(std::move(recovery));
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const JobRewound& event) const {
+    JobRecord* job = nullptr;
+    SC_RETURN_IF_ERROR(Find(event.job_id, &job));
+    if (job->state != JobState::kRecovering || job->rewound ||
+        job->recoveries.empty()) {
+      return Impossible(absl::StrCat(event.job_id, " does not go back"));
+    }
+    if (event.step < job->first_step || event.step > job->steps_committed()) {
+      return Impossible(absl::StrCat(event.job_id, " has no step ", event.step,
+                                     " to go back to"));
+    }
+    job->rewound = true;
+    job->begin_step = event.step;
+    job->begin_checkpoint = event.checkpoint;
+    job->steps.resize(static_cast<size_t>(event.step - job->first_step));
+    job->recoveries.back().step = event.step;
+    // Later ones are damaged, or are made again.
+    job->checkpoint_step = event.step;
+    job->checkpoint_path = event.checkpoint;
+    job->checkpoint_error.clear();
+    job->failed_checkpoint_step = 0;
     ++job->revision;
     return absl::OkStatus();
   }

@@ -54,6 +54,20 @@ struct JobWorkerRecord {
   std::vector<MicrobatchLossSum> evaluation_losses;
 };
 
+// A failure that the job has survived, or is about to.
+struct RecoveryRecord {
+  FailureCause cause;
+  std::vector<std::string> victims;
+  absl::Time failed;
+  int64_t steps_before = 0;  // committed when it failed
+  int64_t step = -1;         // with which it went on; -1: not chosen yet
+  // When so many steps were committed again; the time of the next failure, if
+  // that came first.
+  absl::Time caught_up = absl::InfiniteFuture();
+
+  int64_t steps_redone() const { return step < 0 ? 0 : steps_before - step; }
+};
+
 struct JobRecord {
   std::string id;
   std::string request_id;
@@ -76,13 +90,20 @@ struct JobRecord {
   std::vector<JobWorkerRecord> workers;  // by index
   std::string transport;                 // empty until RUNNING
   int64_t first_step = 0;                // that of the checkpoint it began with
-  std::vector<StepRecord> steps;         // from first_step on
+  // With which its present placement began: first_step, or what a recovery went
+  // back to; and the folder, unless it is step 0 of a fresh model.
+  int64_t begin_step = 0;
+  std::string begin_checkpoint;
+  std::vector<RecoveryRecord> recoveries;
+  bool rewound = false;           // RECOVERING, and begin_step is chosen
+  std::vector<StepRecord> steps;  // from first_step on
   // The newest complete checkpoint, and why the last attempt failed, if it did.
   int64_t checkpoint_step = 0;
   std::string checkpoint_path;
   std::string checkpoint_error;
   int64_t failed_checkpoint_step = 0;
-  std::vector<std::string> edges;  // as JobRunning's
+  int64_t requested_checkpoint_step = 0;  // 0: none that is still to come
+  std::vector<std::string> edges;         // as JobRunning's
   std::optional<FailureCause> cause;
   std::vector<std::string> victims;
   std::vector<v1::ParameterDigest> parameters;

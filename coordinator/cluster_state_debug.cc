@@ -69,6 +69,14 @@ std::string Dump(const JobHistoryEntry& entry) {
                       "\n");
 }
 
+std::string Dump(const RecoveryRecord& recovery) {
+  return absl::StrCat("  recovery ", absl::FormatTime(recovery.failed), " ",
+                      recovery.steps_before, " ", recovery.step, " ",
+                      absl::FormatTime(recovery.caught_up), " ",
+                      absl::StrJoin(recovery.victims, ","), "\n",
+                      Dump(recovery.cause));
+}
+
 std::string Dump(const JobRecord& job) {
   std::string text = absl::StrCat(
       "job ", job.id, " ", job.request_id, " ", JobStateName(job.state),
@@ -85,7 +93,9 @@ std::string Dump(const JobRecord& job) {
       job.spec.ShortDebugString(), "\n  resume=", job.resume,
       " first_step=", job.first_step, " checkpoint=", job.checkpoint_step, " ",
       job.checkpoint_path, " ", job.failed_checkpoint_step, " ",
-      job.checkpoint_error, "\n");
+      job.checkpoint_error, "\n  begin=", job.begin_step, " ",
+      job.begin_checkpoint, " rewound=", job.rewound,
+      " asked=", job.requested_checkpoint_step, "\n");
   for (const StagePlan& stage : job.stages) {
     absl::StrAppend(&text, "  stage ", stage.layer_begin, " ", stage.layer_end,
                     " ", stage.worker, " ", stage.output_bytes, "\n");
@@ -93,6 +103,7 @@ std::string Dump(const JobRecord& job) {
   for (const JobWorkerRecord& worker : job.workers) text += Dump(worker);
   for (const StepRecord& step : job.steps) text += Dump(step);
   if (job.cause.has_value()) text += Dump(*job.cause);
+  for (const RecoveryRecord& recovery : job.recoveries) text += Dump(recovery);
   for (const JobHistoryEntry& entry : job.history) text += Dump(entry);
   for (const v1::ParameterDigest& parameter : job.parameters) {
     absl::StrAppend(&text, "  ", parameter.ShortDebugString(), "\n");

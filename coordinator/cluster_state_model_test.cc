@@ -162,10 +162,27 @@ class Model {
     return Move(event.job_id, {"PLANNING"}, "FAILED");
   }
   bool Take(const JobWaiting& event) {
-    return In(event.job_id, {"QUEUED"}) != nullptr;
+    return In(event.job_id, {"QUEUED", "RECOVERING"}) != nullptr;
+  }
+  bool Take(const JobRecovering& event) {
+    if (!Move(event.job_id, {"PLACING", "RUNNING"}, "RECOVERING")) {
+      return false;
+    }
+    jobs_[event.job_id].planned = false;
+    return true;
+  }
+  bool Take(const JobRewound& event) {
+    Job* job = In(event.job_id, {"RECOVERING"});
+    if (job == nullptr || job->planned || event.step < job->first_step ||
+        event.step > job->first_step + job->steps) {
+      return false;
+    }
+    job->steps = static_cast<int>(event.step - job->first_step);
+    job->planned = true;
+    return true;
   }
   bool Take(const JobPlaced& event) {
-    Job* job = In(event.job_id, {"QUEUED"});
+    Job* job = In(event.job_id, {"QUEUED", "RECOVERING"});
     if (job == nullptr || !job->planned || event.epoch <= last_epoch_) {
       return false;
     }
@@ -200,6 +217,9 @@ class Model {
     ++job->steps;
     return true;
   }
+  bool Take(const CheckpointRequested& event) {
+    return In(event.job_id, {"RUNNING"}) != nullptr;
+  }
   bool Take(const CheckpointStored& event) {
     return In(event.job_id, {"RUNNING"}) != nullptr;
   }
@@ -207,13 +227,14 @@ class Model {
     return In(event.job_id, {"RUNNING"}) != nullptr;
   }
   bool Take(const JobFailing& event) {
-    return Move(event.job_id, {"PLACING", "RUNNING"}, "FAILING");
+    return Move(event.job_id, {"PLACING", "RUNNING", "RECOVERING"}, "FAILING");
   }
   bool Take(const JobFailed& event) {
     return Move(event.job_id, {"FAILING"}, "FAILED");
   }
   bool Take(const JobCancelRequested& event) {
-    return Move(event.job_id, {"PLACING", "RUNNING"}, "CANCELLING");
+    return Move(event.job_id, {"PLACING", "RUNNING", "RECOVERING"},
+                "CANCELLING");
   }
   bool Take(const JobCancelled& event) {
     return Move(event.job_id, {"QUEUED", "PLANNING", "CANCELLING"},

@@ -82,6 +82,32 @@ JobWorkerRecord ReadJobWorker(const v1::JobWorkerSnapshot& proto) {
   return worker;
 }
 
+void ToProto(const RecoveryRecord& recovery, v1::RecoveryRecord* proto) {
+  ToProto(recovery.cause, proto->mutable_cause());
+  for (const std::string& victim : recovery.victims) {
+    proto->add_victims(victim);
+  }
+  proto->set_failed_nanoseconds(absl::ToUnixNanos(recovery.failed));
+  proto->set_steps_before(recovery.steps_before);
+  proto->set_step(recovery.step);
+  if (recovery.caught_up != absl::InfiniteFuture()) {
+    proto->set_caught_up_nanoseconds(absl::ToUnixNanos(recovery.caught_up));
+  }
+}
+
+RecoveryRecord ReadRecovery(const v1::RecoveryRecord& proto) {
+  RecoveryRecord recovery;
+  recovery.cause = FromProto(proto.cause());
+  recovery.victims.assign(proto.victims().begin(), proto.victims().end());
+  recovery.failed = absl::FromUnixNanos(proto.failed_nanoseconds());
+  recovery.steps_before = proto.steps_before();
+  recovery.step = proto.step();
+  if (proto.has_caught_up_nanoseconds()) {
+    recovery.caught_up = absl::FromUnixNanos(proto.caught_up_nanoseconds());
+  }
+  return recovery;
+}
+
 // Without its steps and its history.
 v1::JobSnapshot ToProto(const JobRecord& job) {
   v1::JobSnapshot proto;
@@ -107,10 +133,17 @@ v1::JobSnapshot ToProto(const JobRecord& job) {
   for (const std::string& edge : job.edges) proto.add_edges(edge);
   proto.set_resume(job.resume);
   proto.set_first_step(job.first_step);
+  proto.set_begin_step(job.begin_step);
+  proto.set_begin_checkpoint(job.begin_checkpoint);
+  for (const RecoveryRecord& recovery : job.recoveries) {
+    ToProto(recovery, proto.add_recoveries());
+  }
+  proto.set_rewound(job.rewound);
   proto.set_checkpoint_step(job.checkpoint_step);
   proto.set_checkpoint_path(job.checkpoint_path);
   proto.set_checkpoint_error(job.checkpoint_error);
   proto.set_failed_checkpoint_step(job.failed_checkpoint_step);
+  proto.set_requested_checkpoint_step(job.requested_checkpoint_step);
   if (job.cause.has_value()) ToProto(*job.cause, proto.mutable_cause());
   for (const std::string& victim : job.victims) proto.add_victims(victim);
   for (const v1::ParameterDigest& parameter : job.parameters) {
@@ -156,10 +189,17 @@ JobRecord ReadJob(const v1::JobSnapshot& proto) {
   job.edges.assign(proto.edges().begin(), proto.edges().end());
   job.resume = proto.resume();
   job.first_step = proto.first_step();
+  job.begin_step = std::max(proto.begin_step(), proto.first_step());
+  job.begin_checkpoint = proto.begin_checkpoint();
+  for (const v1::RecoveryRecord& recovery : proto.recoveries()) {
+    job.recoveries.push_back(ReadRecovery(recovery));
+  }
+  job.rewound = proto.rewound();
   job.checkpoint_step = proto.checkpoint_step();
   job.checkpoint_path = proto.checkpoint_path();
   job.checkpoint_error = proto.checkpoint_error();
   job.failed_checkpoint_step = proto.failed_checkpoint_step();
+  job.requested_checkpoint_step = proto.requested_checkpoint_step();
   if (proto.has_cause()) job.cause = FromProto(proto.cause());
   job.victims.assign(proto.victims().begin(), proto.victims().end());
   job.parameters.assign(proto.parameters().begin(), proto.parameters().end());

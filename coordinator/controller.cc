@@ -224,6 +224,7 @@ void Controller::TickNow() {
   }
   CheckSilence();
   CheckRunDeadlines();
+  CheckRecoveries();
   CheckMemoryDeadlines();
   AskForWatches();
   // What the journal had refused.

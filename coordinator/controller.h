@@ -23,7 +23,9 @@
 #include "coordinator/job_run.h"
 #include "coordinator/journal.h"
 #include "coordinator/links.h"
+#include "coordinator/natural_order.h"
 #include "coordinator/planned_job.h"
+#include "coordinator/restored_plans.h"
 #include "job/memory_fit.h"
 #include "stagecoach/v1/cluster.pb.h"
 #include "stagecoach/v1/job.pb.h"
@@ -58,6 +60,8 @@ struct ControllerOptions {
   // workers have `return_wait` to come back.
   absl::Duration reconnect_wait = absl::Seconds(6);
   absl::Duration return_wait = absl::Seconds(15);
+  // A job that lost a worker waits so long for another, then it ends.
+  absl::Duration recovery_wait = absl::Seconds(60);
   // A connection that does not register for so long is ended.
   absl::Duration register_wait = absl::Seconds(10);
   // A worker whose heartbeats name another job than the one it was given, so
@@ -129,8 +133,7 @@ class Controller {
   void Cancel(v1::CancelJobRequest request, Reply<v1::CancelJobResponse> reply);
   void Reschedule(v1::RescheduleJobRequest request,
                   Reply<v1::RescheduleJobResponse> reply);
-  // Asks for a checkpoint at the next step boundary. Not durable: forgotten
-  // with the placement.
+  // Asks for a checkpoint at the next step boundary.
   void Checkpoint(v1::CheckpointJobRequest request,
                   Reply<v1::CheckpointJobResponse> reply);
   // With the newest 20,000 steps; WatchJob gives all.
@@ -185,6 +188,13 @@ class Controller {
     std::vector<FailureReport> reports;
     absl::Time failed_deadline = absl::InfiniteFuture();
     absl::Time release_deadline = absl::InfiniteFuture();
+  };
+  // A job that survived a failure and is not placed again yet.
+  struct Recovery {
+    RestoredPlans plans;  // empty: to be made again
+    // Set once the state to go on with is chosen.
+    absl::Time give_up = absl::InfiniteFuture();
+    bool is_ready() const { return give_up != absl::InfiniteFuture(); }
   };
   struct MemoryRequest {
     std::string job_id;
@@ -277,13 +287,28 @@ class Controller {
   void Perform(const std::string& job_id, JobRun::Output output);
   void ReportFailure(const std::string& job_id, FailureReport report);
   void Judge(const std::string& job_id);
-  void FailJob(const std::string& job_id, FailureVerdict verdict);
+  void FailJob(const std::string& job_id, FailureVerdict verdict,
+               const std::string& reason);
   void StartRelease(const std::string& job_id, const std::string& reason);
   void OnWorkerGone(const std::string& job_id, int index, FailureReport report);
   // Ends a job whose workers have all let go.
   void CheckReleased(const std::string& job_id);
   void CheckRunDeadlines();
   void CheckBlame(const std::string& job_id);
+
+  // controller_recovery.cc
+  void FailOrRecover(const std::string& job_id, FailureVerdict verdict);
+  void Recover(const std::string& job_id, FailureVerdict verdict,
+               const std::string& reason);
+  // With what it goes on; asked on the other executor.
+  void ChooseState(const std::string& job_id);
+  void OnStateChosen(const std::string& job_id, size_t attempt,
+                     const absl::StatusOr<RestoredPlans>& chosen);
+  // Those that recover, then the queue.
+  std::vector<std::string> WaitingJobs() const;
+  void CheckRecoveries();
+  void GiveUp(const std::string& job_id, const std::string& why);
+  void TakeOverRecovery(const JobRecord& job);
 
   // controller_takeover.cc
   void TakeOverJob(const JobRecord& job);
@@ -344,8 +369,9 @@ class Controller {
   std::map<std::string, const WorkerLink*> links_;  // of registered workers
   std::map<std::string, Away> away_;                // the other live ones
   std::map<std::string, std::shared_ptr<const PlannedJob>> plans_;
-  std::map<std::string, Run> runs_;                          // by job
-  std::map<std::string, std::vector<WatchRecord>> watches_;  // by job
+  std::map<std::string, Run> runs_;                           // by job
+  std::map<std::string, Recovery, NaturalOrder> recoveries_;  // by job
+  std::map<std::string, std::vector<WatchRecord>> watches_;   // by job
   std::vector<ReaderRecord> readers_;
   JobLogs logs_;
   std::map<int64_t, MemoryRequest> memory_requests_;

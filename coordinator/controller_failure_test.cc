@@ -205,19 +205,6 @@ TEST_F(ControllerFailureTest, WithoutAPositionTheLowestStageIsNamed) {
   EXPECT_EQ(job->cause().action(), "");
 }
 
-TEST_F(ControllerFailureTest, FailsTheSameWayWhenFailuresAreAllowed) {
-  v1::JobSpec spec = TinySpec(4, 3, 4);
-  spec.mutable_recovery()->set_max_failures(3);
-  Run(spec);
-  Disconnect(worker(2));
-  ServeAborts();
-  ExpectFailed("w2", 2);
-  EXPECT_TRUE(absl::EndsWith(Get("job-1")->reason(),
-                             "the job ends although recovery.max_failures = 3: "
-                             "recovery is not built yet"))
-      << Get("job-1")->reason();
-}
-
 class FailureInPhaseTest : public ControllerTest,
                            public ::testing::WithParamInterface<const char*> {};
 

@@ -24,17 +24,6 @@ bool SameSpec(const v1::JobSpec& a, const v1::JobSpec& b) {
   return a.SerializeAsString() == b.SerializeAsString();
 }
 
-std::string FailureReason(const JobRecord& job, const FailureCause& cause) {
-  std::string reason = DescribeCause(cause);
-  if (cause.kind == FailureKind::kWorkerLost &&
-      job.spec.recovery().max_failures() > 0) {
-    absl::StrAppend(&reason, "; the job ends although recovery.max_failures = ",
-                    job.spec.recovery().max_failures(),
-                    ": recovery is not built yet");
-  }
-  return reason;
-}
-
 // "predicted peaks: w0 11.20 MiB to 11.70 MiB, w1 ..."
 std::string PredictionText(const std::vector<JobRun::Member>& members,
                            const MemoryPredicted& predicted) {
@@ -127,14 +116,16 @@ void Controller::OnPlanned(const std::string& job_id,
 void Controller::Schedule() {
   if (!stopped_.ok()) return;
   std::string before;
-  // A copy: placing a job takes it out of the queue.
-  const std::vector<std::string> queue = state_.queue();
-  for (const std::string& job_id : queue) {
+  for (const std::string& job_id : WaitingJobs()) {
     const JobRecord* job = state_.FindJob(job_id);
+    // What its workers let go of is kept for it.
+    const bool ready = job->state == JobState::kRecovering
+                           ? recoveries_.at(job_id).is_ready()
+                           : job->planned;
     std::string reason;
     if (!before.empty()) {
       reason = absl::StrCat("waiting behind ", before);
-    } else if (job->planned) {
+    } else if (ready) {
       WorkerChoice choice =
           ChooseWorkers(state_.workers(), job->spec.pipeline().workers());
       if (!choice.workers.empty()) {
@@ -144,7 +135,7 @@ void Controller::Schedule() {
       reason = std::move(choice.reason);
     }
     before = job_id;
-    if (job->planned && job->reason != reason) {
+    if (ready && job->reason != reason) {
       if (!Commit(JobWaiting{job_id, reason})) return;
     }
   }
@@ -172,11 +163,20 @@ void Controller::Place(const std::string& job_id,
   LogInfo(absl::StrCat("placed on ", names.size(), " workers, epoch ",
                        epoch.value()),
           JobFields(job_id));
-  auto plan = plans_.extract(job_id);
+  RestoredPlans plans;
+  if (auto recovery = recoveries_.extract(job_id); !recovery.empty()) {
+    plans = std::move(recovery.mapped().plans);
+  } else {
+    plans.present = std::move(plans_.extract(job_id).mapped());
+  }
   auto [it, added] = runs_.emplace(
       job_id, Run(JobRun(job_id, epoch, state_.FindJob(job_id)->spec,
-                         std::move(plan.mapped()), std::move(members))));
+                         std::move(plans.present), std::move(members))));
   it->second.placed = Now();
+  it->second.run.Reschedule(std::move(plans.next));
+  if (state_.FindJob(job_id)->requested_checkpoint_step > 0) {
+    it->second.run.RestoreCheckpointRequest();
+  }
   Perform(job_id, it->second.run.Start());
 }
 
@@ -265,16 +265,16 @@ void Controller::Judge(const std::string& job_id) {
   }
   std::optional<FailureVerdict> verdict =
       JudgeFailure(workers, it->second.reports, options_.grace, Now());
-  if (verdict.has_value()) FailJob(job_id, *std::move(verdict));
+  if (verdict.has_value()) FailOrRecover(job_id, *std::move(verdict));
 }
 
-void Controller::FailJob(const std::string& job_id, FailureVerdict verdict) {
+void Controller::FailJob(const std::string& job_id, FailureVerdict verdict,
+                         const std::string& reason) {
   JobFailing event;
   event.job_id = job_id;
-  event.reason = FailureReason(*state_.FindJob(job_id), verdict.cause);
+  event.reason = reason;
   event.cause = std::move(verdict.cause);
   event.victims = std::move(verdict.victims);
-  const std::string reason = event.reason;
   LogError(absl::StrCat("failed: ", reason), JobFields(job_id));
   if (!Commit(std::move(event))) return;
   runs_.at(job_id).failed_deadline = Now() + options_.failed_wait;
@@ -308,6 +308,9 @@ void Controller::CheckReleased(const std::string& job_id) {
   } else if (job->state == JobState::kCancelling) {
     LogInfo("cancelled", JobFields(job_id));
     Commit(JobCancelled{job_id, job->reason});
+  } else if (job->state == JobState::kRecovering) {
+    runs_.erase(it);
+    return ChooseState(job_id);
   } else if (!IsFinished(job->state)) {
     // All have let go, yet there is no outcome: a verdict is being held back.
     return;
@@ -360,6 +363,9 @@ absl::StatusOr<v1::CheckpointJobResponse> Controller::CheckpointNow(
   v1::CheckpointJobResponse response;
   response.set_job_id(job->id);
   SC_ASSIGN_OR_RETURN(const int64_t step, run->second.run.RequestCheckpoint());
+  // It has promised to make one; that promise is kept over restarts only if it
+  // is recorded.
+  SC_RETURN_IF_ERROR(TryCommit(CheckpointRequested{job->id, step}));
   response.set_step(step);
   return response;
 }
@@ -391,6 +397,15 @@ absl::StatusOr<v1::CancelJobResponse> Controller::CancelNow(
       LogInfo(absl::StrCat("being cancelled: ", reason), JobFields(job_id));
       SC_RETURN_IF_ERROR(TryCommit(JobCancelRequested{job_id, reason}));
       StartRelease(job_id, reason);
+      break;
+    case JobState::kRecovering:
+      LogInfo(absl::StrCat("cancelled while it recovers: ", reason),
+              JobFields(job_id));
+      SC_RETURN_IF_ERROR(TryCommit(JobCancelRequested{job_id, reason}));
+      recoveries_.erase(job_id);
+      // Nobody holds anything of it, or those who do are letting go.
+      if (runs_.count(job_id) == 0) Commit(JobCancelled{job_id, reason});
+      Schedule();
       break;
     default:
       break;  // it has its outcome already

@@ -84,6 +84,14 @@ class ControllerRandomTest : public ControllerTest {
     Pass(absl::Milliseconds(100 * (1 + Draw(12))), beating);
   }
 
+  // Some survive failures.
+  v1::JobSpec RandomSpec(int workers) {
+    v1::JobSpec spec = TinySpec(workers);
+    spec.mutable_recovery()->set_max_failures(Draw(3));
+    spec.mutable_recovery()->set_no_progress(1 + Draw(3));
+    return spec;
+  }
+
   void DoSomething() {
     switch (Draw(40)) {
       case 0:
@@ -92,7 +100,7 @@ class ControllerRandomTest : public ControllerTest {
         Join(absl::StrCat("w", Draw(8)));
         return;
       case 2:
-        Submit(TinySpec(1 + Draw(4)));
+        Submit(RandomSpec(1 + Draw(4)));
         return;
       case 3:
         (void)TryCancel(absl::StrCat("job-", 1 + Draw(8)));
@@ -170,7 +178,7 @@ TEST_F(ControllerRandomTest, EveryJobComesToAnEnd) {
     controller_ = std::make_unique<Controller>(options_, &clock_, &executor_,
                                                &planning_, &journal_);
     JoinMany(4);
-    Submit(TinySpec(2));
+    Submit(RandomSpec(2));
     for (int i = 0; i < kSteps; ++i) {
       DoSomething();
       CheckReplay();

@@ -1,7 +1,6 @@
 // The first moments of a life that goes on from another's journal.
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,76 +8,9 @@
 #include "base/status.h"
 #include "coordinator/controller.h"
 #include "coordinator/log_fields.h"
-#include "job/profile_proto.h"
-#include "job/spec_proto.h"
+#include "coordinator/restored_plans.h"
 
 namespace stagecoach::coordinator {
-namespace {
-
-struct RestoredPlans {
-  std::shared_ptr<const PlannedJob> present;
-  std::shared_ptr<const PlannedJob> next;  // null: none waits
-};
-
-absl::StatusOr<PlannedJob> PlanUnder(const PlannedJob& planned,
-                                     const std::string& schedule,
-                                     int64_t send_budget,
-                                     const Planner& planner) {
-  SC_ASSIGN_OR_RETURN(const job::JobSpec spec,
-                      SpecUnder(planned, schedule, send_budget));
-  return PlanForWorkers(spec, /*profile=*/nullptr, planner);
-}
-
-absl::StatusOr<RestoredPlans> MakePlans(const JobRecord& job,
-                                        const Planner& planner) {
-  SC_ASSIGN_OR_RETURN(const job::JobSpec spec, job::FromProto(job.spec));
-  std::optional<job::ModelProfile> profile;
-  if (job.profile.has_value()) {
-    SC_ASSIGN_OR_RETURN(profile,
-                        job::FromProto(*job.profile, spec.model.layers));
-  }
-  SC_ASSIGN_OR_RETURN(
-      PlannedJob planned,
-      PlanForWorkers(spec, profile.has_value() ? &*profile : nullptr, planner));
-  if (!job.requested_schedule.empty()) {
-    SC_ASSIGN_OR_RETURN(planned, PlanUnder(planned, job.requested_schedule,
-                                           job.requested_send_budget, planner));
-  }
-  // Until the job runs, its checkpoint is the one it begins with; afterwards no
-  // worker is told of it any more.
-  planned.first_step = job.first_step;
-  if (job.first_step > 0) planned.checkpoint = job.checkpoint_path;
-  RestoredPlans plans;
-  plans.present = std::make_shared<const PlannedJob>(std::move(planned));
-  if (!job.next_schedule.empty()) {
-    SC_ASSIGN_OR_RETURN(PlannedJob next,
-                        PlanUnder(*plans.present, job.next_schedule,
-                                  job.next_send_budget, planner));
-    plans.next = std::make_shared<const PlannedJob>(std::move(next));
-  }
-  return plans;
-}
-
-// The plans that the workers of a placed job have. kFailedPrecondition if they
-// cannot be made again.
-absl::StatusOr<RestoredPlans> RestorePlans(const JobRecord& job,
-                                           const Planner& planner) {
-  absl::StatusOr<RestoredPlans> plans = MakePlans(job, planner);
-  if (!plans.ok()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "after a restart of the coordinator the job could not be planned "
-        "again: ",
-        plans.status().message()));
-  }
-  if (plans->present->schedule_id == job.schedule_id) return plans;
-  return absl::FailedPreconditionError(absl::StrCat(
-      "after a restart of the coordinator the job has schedule ",
-      plans->present->schedule_id, " instead of ", job.schedule_id,
-      ": its schedule file has changed, or the coordinator is of another "
-      "build; submit the job again"));
-}
-
-}  // namespace
 
 absl::Status Controller::TakeOver(ClusterState state) {
   state_ = std::move(state);
@@ -122,6 +54,8 @@ void Controller::TakeOverJob(const JobRecord& job) {
     case JobState::kFailing:
     case JobState::kCancelling:
       return TakeOverRun(job);
+    case JobState::kRecovering:
+      return TakeOverRecovery(job);
     case JobState::kSucceeded:
     case JobState::kFailed:
     case JobState::kCancelled:
@@ -141,6 +75,7 @@ void Controller::TakeOverRun(const JobRecord& job) {
   recorded.steps = job.steps_committed();
   recorded.checkpoint_step =
       std::max(job.checkpoint_step, job.failed_checkpoint_step);
+  recorded.requested_checkpoint_step = job.requested_checkpoint_step;
   if (!job.steps.empty()) recorded.last_step = job.steps.back();
   std::vector<JobRun::Member> members;
   std::vector<FailureReport> lost;
@@ -195,8 +130,10 @@ void Controller::TakeOverRun(const JobRecord& job) {
     verdict.cause.kind = FailureKind::kInvalid;
     verdict.cause.stage = 0;
     verdict.cause.worker = job.workers.front().name;
-    verdict.cause.message = std::string(status.message());
-    FailJob(id, std::move(verdict));
+    verdict.cause.message =
+        absl::StrCat("after a restart of the coordinator: ", status.message());
+    const std::string reason = DescribeCause(verdict.cause);
+    FailJob(id, std::move(verdict), reason);
   }
   if (status.ok() && lost.empty() && it->second.run.holding().empty()) {
     // All have finished, and only the job's success was not recorded. Nobody is

@@ -120,6 +120,26 @@ TEST_F(TakeoverTest, CheckpointsGoOnAtEveryMoment) {
   }
 }
 
+TEST_F(TakeoverTest, ACheckpointThatSomebodyAskedForIsMade) {
+  for (const char* name : {"w0", "w1"}) StartProcess(name);
+  v1::JobSpec spec = TinySpec(2, 6, 2);
+  spec.mutable_checkpoint()->set_directory("/nonexistent/checkpoints");
+  spec.mutable_checkpoint()->set_every_steps(100);
+  Submit(spec);
+  ServeUntilApplied(2);
+  auto request = Versioned<v1::CheckpointJobRequest>();
+  request.set_job_id("job-1");
+  int64_t step = 0;
+  controller_->Checkpoint(
+      request, [&step](auto reply) { step = reply.ok() ? reply->step() : -1; });
+  RunAll();
+  ASSERT_GT(step, 0);
+  Crash();
+  ServeAll();
+  EXPECT_EQ(process(0).sealed, std::vector<int64_t>({step, 6}));
+  ExpectWholeHistory("job-1", 6);
+}
+
 TEST_F(TakeoverTest, OnlyOneWorkerMayKnowTheOutcome) {
   Start(2, 3);
   ServeUntilApplied(1);

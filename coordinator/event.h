@@ -111,7 +111,7 @@ struct JobRefused {
   std::string job_id;
   std::string message;
 };
-// What a queued job waits for, for people.
+// What a queued or recovering job waits for, for people.
 struct JobWaiting {
   std::string job_id;
   std::string reason;
@@ -167,6 +167,12 @@ struct StepCommitted {
   std::vector<int64_t> busy_nanoseconds;  // by worker index
 };
 
+// Somebody asked for a checkpoint after so many updates, or as soon as possible
+// after them.
+struct CheckpointRequested {
+  std::string job_id;
+  int64_t step = 0;
+};
 // A checkpoint of the job is complete: its state after `step` updates.
 struct CheckpointStored {
   std::string job_id;
@@ -178,6 +184,22 @@ struct CheckpointFailed {
   std::string job_id;
   int64_t step = 0;
   std::string message;
+};
+
+// A failure that the job survives: its workers are told to let go, and it will
+// be placed again.
+struct JobRecovering {
+  std::string job_id;
+  FailureCause cause;
+  std::vector<std::string> victims;
+  std::string reason;
+};
+// Nobody holds anything of it any more, and the state with which it goes on was
+// chosen: later steps are done again. Waits for its workers.
+struct JobRewound {
+  std::string job_id;
+  int64_t step = 0;        // updates that the state holds
+  std::string checkpoint;  // where step > 0: its folder
 };
 
 // The first cause is known; the workers are told to let go.
@@ -209,14 +231,14 @@ struct JobForgotten {
   std::string job_id;
 };
 
-using EventBody =
-    std::variant<CoordinatorStarted, WorkerRegistered, WorkerSuspected,
-                 WorkerAnswered, WorkerLost, WorkerReleased, JobSubmitted,
-                 JobPlanning, JobPlanned, JobReplanned, MemoryPredicted,
-                 JobRefused, JobWaiting, JobPlaced, JobRunning,
-                 JobRescheduleRequested, JobRescheduled, StepCommitted,
-                 CheckpointStored, CheckpointFailed, JobFailing, JobFailed,
-                 JobCancelRequested, JobCancelled, JobSucceeded, JobForgotten>;
+using EventBody = std::variant<
+    CoordinatorStarted, WorkerRegistered, WorkerSuspected, WorkerAnswered,
+    WorkerLost, WorkerReleased, JobSubmitted, JobPlanning, JobPlanned,
+    JobReplanned, MemoryPredicted, JobRefused, JobWaiting, JobPlaced,
+    JobRunning, JobRescheduleRequested, JobRescheduled, StepCommitted,
+    CheckpointRequested, CheckpointStored, CheckpointFailed, JobRecovering,
+    JobRewound, JobFailing, JobFailed, JobCancelRequested, JobCancelled,
+    JobSucceeded, JobForgotten>;
 
 // One change of the coordinator's state. Appended to the journal before it
 // takes effect; applying all events in order gives the same state again.

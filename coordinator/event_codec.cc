@@ -158,6 +158,10 @@ struct Writer {
       proto->add_busy_nanoseconds(busy);
     }
   }
+  void operator()(const CheckpointRequested& event) const {
+    out->mutable_checkpoint_requested()->set_job_id(event.job_id);
+    out->mutable_checkpoint_requested()->set_step(event.step);
+  }
   void operator()(const CheckpointStored& event) const {
     v1::CheckpointStoredEvent* proto = out->mutable_checkpoint_stored();
     proto->set_job_id(event.job_id);
@@ -169,6 +173,19 @@ struct Writer {
     proto->set_job_id(event.job_id);
     proto->set_step(event.step);
     proto->set_message(event.message);
+  }
+  void operator()(const JobRecovering& event) const {
+    v1::JobRecoveringEvent* proto = out->mutable_job_recovering();
+    proto->set_job_id(event.job_id);
+    ToProto(event.cause, proto->mutable_cause());
+    AddAll(event.victims, proto->mutable_victims());
+    proto->set_reason(event.reason);
+  }
+  void operator()(const JobRewound& event) const {
+    v1::JobRewoundEvent* proto = out->mutable_job_rewound();
+    proto->set_job_id(event.job_id);
+    proto->set_step(event.step);
+    proto->set_checkpoint(event.checkpoint);
   }
   void operator()(const JobFailing& event) const {
     v1::JobFailingEvent* proto = out->mutable_job_failing();
@@ -303,8 +320,10 @@ JobSucceeded Read(const v1::JobSucceededEvent& proto) {
   return event;
 }
 
-JobFailing Read(const v1::JobFailingEvent& proto) {
-  JobFailing event;
+// JobFailing or JobRecovering.
+template <typename Failure, typename Proto>
+Failure ReadFailure(const Proto& proto) {
+  Failure event;
   event.job_id = proto.job_id();
   event.cause = FromProto(proto.cause());
   event.victims = Copies(proto.victims());
@@ -350,6 +369,9 @@ absl::StatusOr<EventBody> ReadBody(const v1::JournalEvent& proto) {
       return Read(proto.job_running());
     case v1::JournalEvent::kStepCommitted:
       return Read(proto.step_committed());
+    case v1::JournalEvent::kCheckpointRequested:
+      return CheckpointRequested{proto.checkpoint_requested().job_id(),
+                                 proto.checkpoint_requested().step()};
     case v1::JournalEvent::kCheckpointStored:
       return CheckpointStored{proto.checkpoint_stored().job_id(),
                               proto.checkpoint_stored().step(),
@@ -358,8 +380,14 @@ absl::StatusOr<EventBody> ReadBody(const v1::JournalEvent& proto) {
       return CheckpointFailed{proto.checkpoint_failed().job_id(),
                               proto.checkpoint_failed().step(),
                               proto.checkpoint_failed().message()};
+    case v1::JournalEvent::kJobRecovering:
+      return ReadFailure<JobRecovering>(proto.job_recovering());
+    case v1::JournalEvent::kJobRewound:
+      return JobRewound{proto.job_rewound().job_id(),
+                        proto.job_rewound().step(),
+                        proto.job_rewound().checkpoint()};
     case v1::JournalEvent::kJobFailing:
-      return Read(proto.job_failing());
+      return ReadFailure<JobFailing>(proto.job_failing());
     case v1::JournalEvent::kJobFailed:
       return JobFailed{proto.job_failed().job_id()};
     case v1::JournalEvent::kJobCancelRequested:

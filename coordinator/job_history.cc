@@ -86,6 +86,10 @@ struct Describer {
     entry->kind = "step";
     entry->step = event.result.step;
   }
+  void operator()(const CheckpointRequested& event) const {
+    entry->kind = "checkpoint_requested";
+    details->message = absl::StrCat("after step ", event.step);
+  }
   void operator()(const CheckpointStored& event) const {
     entry->kind = "checkpoint_stored";
     details->message = absl::StrCat("step ", event.step, ": ", event.path);
@@ -93,6 +97,18 @@ struct Describer {
   void operator()(const CheckpointFailed& event) const {
     entry->kind = "checkpoint_failed";
     details->message = absl::StrCat("step ", event.step, ": ", event.message);
+  }
+  void operator()(const JobRecovering& event) const {
+    entry->kind = "recovering";
+    details->message = event.reason;
+    details->cause = event.cause;
+    details->victims = event.victims;
+  }
+  void operator()(const JobRewound& event) const {
+    entry->kind = "rewound";
+    details->message = absl::StrCat(
+        "goes on with step ", event.step,
+        event.checkpoint.empty() ? "" : absl::StrCat(": ", event.checkpoint));
   }
   void operator()(const JobFailing& event) const {
     entry->kind = "failing";
@@ -141,8 +157,11 @@ constexpr const char* kKinds[] = {"submitted",
                                   "reschedule_requested",
                                   "rescheduled",
                                   "step",
+                                  "checkpoint_requested",
                                   "checkpoint_stored",
                                   "checkpoint_failed",
+                                  "recovering",
+                                  "rewound",
                                   "failing",
                                   "worker_released",
                                   "failed",

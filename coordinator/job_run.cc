@@ -336,9 +336,9 @@ absl::Status JobRun::Advance(absl::Time now, Output* output) {
       if (over_limit_) return absl::OkStatus();
       SC_RETURN_IF_ERROR(EnterStepping(now, output));
       if (over_limit_) return absl::OkStatus();
-      // A resumed job may have no step left.
-      return step_ == planned_->spec.training.steps ? Advance(now, output)
-                                                    : absl::OkStatus();
+      // A resumed job may have no step left, and after a recovery another plan
+      // may wait.
+      return step_begun_ ? absl::OkStatus() : Advance(now, output);
     case Phase::kStepping:
       return CommitStep(now, output);
     case Phase::kFinishing:

@@ -95,7 +95,7 @@ class JobRun {
   // What an earlier life of the coordinator has recorded of the placement.
   struct Recorded {
     bool running = false;    // else it was still being placed
-    bool releasing = false;  // else its outcome was open
+    bool releasing = false;  // else its outcome is open
     // The one that waits for a step boundary.
     std::shared_ptr<const PlannedJob> next_plan;
     int64_t steps = 0;  // those before the first one included
@@ -103,6 +103,7 @@ class JobRun {
     int64_t checkpoint_step = 0;  // the last that was stored, or failed
     // By worker index, if it was predicted.
     std::vector<v1::MemoryInterval> predicted;
+    int64_t requested_checkpoint_step = 0;  // see RestoreCheckpointRequest
     // By worker index: it holds stages; it has finished, and its parameters.
     std::vector<bool> holding;
     std::vector<bool> finished;
@@ -134,6 +135,8 @@ class JobRun {
   // it will hold. kFailedPrecondition: no step is running, or the job has no
   // directory for checkpoints.
   absl::StatusOr<int64_t> RequestCheckpoint();
+  // One that was asked for in an earlier placement, before Start.
+  void RestoreCheckpointRequest() { checkpoint_requested_ = true; }
   // Abort to all who still hold something of the job.
   Output Release(const std::string& reason);
   // The worker holds nothing any more: it let go or is dead.
@@ -157,7 +160,12 @@ class JobRun {
   Phase phase() const { return phase_; }
   const std::vector<Member>& members() const { return members_; }
   const PlannedJob& planned() const { return *planned_; }
-  std::shared_ptr<const PlannedJob> shared_plan() const { return planned_; }
+  const std::shared_ptr<const PlannedJob>& shared_plan() const {
+    return planned_;
+  }
+  const std::shared_ptr<const PlannedJob>& next_plan() const {
+    return next_plan_;
+  }
   const std::set<int>& holding() const { return holding_; }
 
  private:

@@ -22,6 +22,8 @@ const char* JobStateName(JobState state) {
       return "FAILED";
     case JobState::kCancelled:
       return "CANCELLED";
+    case JobState::kRecovering:
+      return "RECOVERING";
   }
   return "?";
 }
@@ -35,10 +37,13 @@ bool CanFollow(JobState from, JobState to) {
       return to == JobState::kQueued || to == JobState::kFailed ||
              to == JobState::kCancelled;
     case JobState::kPlacing:
-      return to == JobState::kRunning || to == JobState::kFailing ||
-             to == JobState::kCancelling;
+      return to == JobState::kRunning || to == JobState::kRecovering ||
+             to == JobState::kFailing || to == JobState::kCancelling;
     case JobState::kRunning:
-      return to == JobState::kSucceeded || to == JobState::kFailing ||
+      return to == JobState::kSucceeded || to == JobState::kRecovering ||
+             to == JobState::kFailing || to == JobState::kCancelling;
+    case JobState::kRecovering:
+      return to == JobState::kPlacing || to == JobState::kFailing ||
              to == JobState::kCancelling;
     case JobState::kFailing:
       return to == JobState::kFailed;

@@ -14,13 +14,19 @@ namespace stagecoach::coordinator {
 //        │  └─────────────────────────────▶ CANCELLED
 //        ▼
 //     PLACING ──▶ RUNNING ────────────────▶ SUCCEEDED
-//        │  │      │   │
-//        │  └──────┼───┴─▶ FAILING ───────▶ FAILED
-//        └─────────┴─────▶ CANCELLING ────▶ CANCELLED
+//      ▲ │  │      │   │
+//      │ └──┼──────┤   │
+//      │    │      ▼   │
+//     RECOVERING ◀─┘   │
+//        │  │          │
+//        │  └──────────┴─▶ FAILING ───────▶ FAILED     (from PLACING too)
+//        └───────────────▶ CANCELLING ────▶ CANCELLED  (from PLACING and
+//                                                       RUNNING too)
 //
 // QUEUED: waits to be planned, then for its workers. PLACING: workers build
-// their stages and connect. FAILING, CANCELLING: the outcome is decided, its
-// workers are letting go.
+// their stages and connect. RECOVERING: it lost a worker; the others let go,
+// then it waits to be placed again. FAILING, CANCELLING: the outcome is
+// decided, its workers are letting go.
 enum class JobState {
   kQueued,
   kPlanning,
@@ -31,12 +37,15 @@ enum class JobState {
   kSucceeded,
   kFailed,
   kCancelled,
+  // Last: snapshots hold the numbers.
+  kRecovering,
 };
 
 inline constexpr JobState kAllJobStates[] = {
-    JobState::kQueued,    JobState::kPlanning, JobState::kPlacing,
-    JobState::kRunning,   JobState::kFailing,  JobState::kCancelling,
-    JobState::kSucceeded, JobState::kFailed,   JobState::kCancelled,
+    JobState::kQueued,     JobState::kPlanning, JobState::kPlacing,
+    JobState::kRunning,    JobState::kFailing,  JobState::kCancelling,
+    JobState::kSucceeded,  JobState::kFailed,   JobState::kCancelled,
+    JobState::kRecovering,
 };
 
 const char* JobStateName(JobState state);  // "QUEUED"

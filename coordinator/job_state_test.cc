@@ -18,13 +18,16 @@ TEST_P(JobStateEdgeTest, IsInTheDiagram) {
 }
 
 const std::pair<S, S> kEdges[] = {
-    {S::kQueued, S::kPlanning},    {S::kPlanning, S::kQueued},
-    {S::kPlanning, S::kFailed},    {S::kPlanning, S::kCancelled},
-    {S::kQueued, S::kCancelled},   {S::kQueued, S::kPlacing},
-    {S::kPlacing, S::kRunning},    {S::kPlacing, S::kFailing},
-    {S::kPlacing, S::kCancelling}, {S::kRunning, S::kSucceeded},
-    {S::kRunning, S::kFailing},    {S::kRunning, S::kCancelling},
-    {S::kFailing, S::kFailed},     {S::kCancelling, S::kCancelled},
+    {S::kQueued, S::kPlanning},       {S::kPlanning, S::kQueued},
+    {S::kPlanning, S::kFailed},       {S::kPlanning, S::kCancelled},
+    {S::kQueued, S::kCancelled},      {S::kQueued, S::kPlacing},
+    {S::kPlacing, S::kRunning},       {S::kPlacing, S::kFailing},
+    {S::kPlacing, S::kCancelling},    {S::kRunning, S::kSucceeded},
+    {S::kRunning, S::kFailing},       {S::kRunning, S::kCancelling},
+    {S::kFailing, S::kFailed},        {S::kCancelling, S::kCancelled},
+    {S::kPlacing, S::kRecovering},    {S::kRunning, S::kRecovering},
+    {S::kRecovering, S::kPlacing},    {S::kRecovering, S::kFailing},
+    {S::kRecovering, S::kCancelling},
 };
 
 INSTANTIATE_TEST_SUITE_P(Edges, JobStateEdgeTest, ::testing::ValuesIn(kEdges),

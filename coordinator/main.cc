@@ -67,6 +67,7 @@ struct Flags {
   std::string heartbeat = "500ms";
   std::string suspect = "2s";
   std::string dead = "6s";
+  std::string recovery_wait = "60s";
   std::string log_level = "info";
   bool log_json = false;
   pid_t parent = 0;
@@ -120,6 +121,10 @@ void AddFlags(CLI::App* app, Flags* flags) {
                   "silence after which a worker counts as lost")
       ->check(duration)
       ->capture_default_str();
+  app->add_option("--recovery-wait", flags->recovery_wait,
+                  "how long a job that lost a worker waits for another one")
+      ->check(duration)
+      ->capture_default_str();
   app->add_option("--log-level", flags->log_level,
                   "debug, info, warning, error or off")
       ->check(CLI::Validator(CheckLogLevel, "LEVEL"))
@@ -146,6 +151,7 @@ Coordinator::Options ToOptions(const Flags& flags) {
   options.controller.suspect = ToDuration(flags.suspect);
   options.controller.dead = ToDuration(flags.dead);
   options.controller.reconnect_wait = options.controller.dead;
+  options.controller.recovery_wait = ToDuration(flags.recovery_wait);
   return options;
 }
 

@@ -30,9 +30,12 @@ void ToProto(const StepRecord& step, v1::StepResult* proto) {
   }
 }
 
+// Of the present placement, since that is what is known of its workers.
 double ComputeSeconds(const JobRecord& job) {
   double seconds = 0;
-  for (const StepRecord& step : job.steps) seconds += step.compute_seconds;
+  for (const StepRecord& step : job.steps) {
+    if (step.step >= job.begin_step) seconds += step.compute_seconds;
+  }
   return seconds;
 }
 
@@ -49,6 +52,23 @@ void MeasuredToProto(const v1::WorkerMemory& memory,
   for (const v1::CategoryBytes& category : memory.categories()) {
     proto->add_categories(category.bytes().peak());
   }
+}
+
+void ToProto(const RecoveryRecord& recovery, const JobRecord& job,
+             absl::Time now, v1::JobRecovery* proto) {
+  ToProto(recovery.cause, proto->mutable_cause());
+  for (const std::string& victim : recovery.victims) {
+    proto->add_victims(victim);
+  }
+  proto->set_unix_microseconds(absl::ToUnixMicros(recovery.failed));
+  proto->set_steps_before(recovery.steps_before);
+  proto->set_step(recovery.step);
+  proto->set_steps_redone(recovery.steps_redone());
+  const absl::Time end = IsFinished(job.state) ? job.finished : now;
+  // The calendar may have been set back meanwhile.
+  proto->set_seconds_lost(
+      std::max(0.0, absl::ToDoubleSeconds(std::min(recovery.caught_up, end) -
+                                          recovery.failed)));
 }
 
 void WorkersToProto(const JobRecord& job, v1::Job* proto) {
@@ -123,6 +143,8 @@ v1::JobState PublishedState(const JobRecord& job) {
     case JobState::kFailing:
       return job.transport.empty() ? v1::JOB_STATE_PLACING
                                    : v1::JOB_STATE_RUNNING;
+    case JobState::kRecovering:
+      return v1::JOB_STATE_RECOVERING;
     case JobState::kCancelling:
       return v1::JOB_STATE_CANCELLING;
     case JobState::kSucceeded:
@@ -203,6 +225,9 @@ void ToProto(const JobRecord& job, const JobView& view, absl::Time now,
     checkpoint->set_path(job.checkpoint_path);
     checkpoint->set_error(job.checkpoint_error);
     checkpoint->set_failed_step(job.failed_checkpoint_step);
+  }
+  for (const RecoveryRecord& recovery : job.recoveries) {
+    ToProto(recovery, job, now, proto->add_recoveries());
   }
   WorkersToProto(job, proto);
   if (view.stages) StagesToProto(job, proto);

@@ -37,7 +37,24 @@ WorkerReleased RandomEvents::Released(const std::string& job) {
 
 EventBody RandomEvents::Body(const ClusterState& state) {
   const std::string job = Job();
-  switch (random_() % 21) {
+  switch (random_() % 23) {
+    case 21: {
+      JobRecovering event;
+      event.job_id = job;
+      event.cause.message = Text();
+      event.victims = {Worker()};
+      event.reason = Text();
+      return event;
+    }
+    case 22: {
+      // Somewhere before, as a rule.
+      const JobRecord* record = state.FindJob(job);
+      const int64_t steps = record == nullptr ? 0 : record->steps_committed();
+      return JobRewound{
+          job,
+          static_cast<int64_t>(random_() % static_cast<uint32_t>(steps + 2)),
+          Text()};
+    }
     case 18:
       return random_() % 2 == 0 ? EventBody(JobForgotten{job})
                                 : EventBody(CoordinatorStarted{Term(
@@ -99,6 +116,9 @@ EventBody RandomEvents::Body(const ClusterState& state) {
     case 12: {
       if (random_() % 8 == 0) return CheckpointStored{job, 1, Text()};
       if (random_() % 8 == 0) return CheckpointFailed{job, 1, Text()};
+      if (random_() % 8 == 0) {
+        return CheckpointRequested{job, static_cast<int64_t>(random_() % 3)};
+      }
       StepCommitted event;
       event.job_id = job;
       event.result.step = NextStep(state, job);

@@ -60,7 +60,7 @@ void ResumingTest::Crash() {
 WorkerProcess& ResumingTest::StartProcess(const std::string& name) {
   auto process = std::make_unique<WorkerProcess>();
   process->name = name;
-  process->incarnation = 100 + processes_.size();
+  process->incarnation = 100 + static_cast<uint64_t>(started_++);
   processes_.push_back(std::move(process));
   Open(*processes_.back());
   return *processes_.back();

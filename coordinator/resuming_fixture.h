@@ -81,6 +81,8 @@ class ResumingTest : public ControllerTest {
   std::vector<std::unique_ptr<WorkerProcess>> processes_;
 
  private:
+  int started_ = 0;  // processes
+
   void Answer(WorkerProcess& process, v1::WorkerMessage message);
   void Resume(WorkerProcess& process, const v1::Welcome& welcome);
   void Take(WorkerProcess& process, const v1::CoordinatorMessage& message);

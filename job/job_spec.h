@@ -90,6 +90,8 @@ struct MemorySpec {
 
 struct RecoverySpec {
   int64_t max_failures = 3;
+  // A job whose same step fails so many times in a row ends.
+  int64_t no_progress = 3;
   bool neighbour_copy = false;
 };
 

@@ -157,6 +157,7 @@ std::vector<Key> OtherKeys() {
                     Meaning::kByteSize}),
       {"memory.recompute", SC_FIELD(memory.recompute), {}},
       {"recovery.max_failures", SC_FIELD(recovery.max_failures), AtLeast(0)},
+      {"recovery.no_progress", SC_FIELD(recovery.no_progress), AtLeast(1)},
       {"recovery.neighbour_copy", SC_FIELD(recovery.neighbour_copy), {}},
       Unset("off", {"checkpoint.directory",
                     SC_FIELD(checkpoint.directory),

@@ -90,6 +90,7 @@ TEST(KeysTest, DefaultsAreTheDocumentedOnes) {
       {"pipeline.send_budget", "2"},
       {"pipeline.transport", "\"auto\""},
       {"recovery.max_failures", "3"},
+      {"recovery.no_progress", "3"},
       {"recovery.neighbour_copy", "false"},
       {"checkpoint.every_steps", "25"},
       {"checkpoint.keep", "0"},
@@ -146,9 +147,10 @@ TEST(KeysTest, TablesAndLeaves) {
   EXPECT_TRUE(IsTable("pipeline"));
   EXPECT_FALSE(IsTable("name"));
   EXPECT_FALSE(IsTable(""));
-  EXPECT_EQ(KeysOfTable("recovery"),
-            (std::vector<std::string>{"recovery.max_failures",
-                                      "recovery.neighbour_copy"}));
+  EXPECT_EQ(
+      KeysOfTable("recovery"),
+      (std::vector<std::string>{"recovery.max_failures", "recovery.no_progress",
+                                "recovery.neighbour_copy"}));
 }
 
 TEST(LimitsTest, AllowWhatTheySay) {

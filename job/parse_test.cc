@@ -69,6 +69,7 @@ transport = "tcp"
 limit = "8GiB"
 [recovery]
 max_failures = 0
+no_progress = 5
 neighbour_copy = true
 [checkpoint]
 directory = "/checkpoints"
@@ -118,6 +119,7 @@ TEST(ParseJobSpecTest, ReadsEveryKey) {
   EXPECT_EQ(spec.pipeline.split, (std::vector<int64_t>{2, 1, 2, 1, 2, 1}));
   EXPECT_EQ(spec.pipeline.release, ReleasePolicy::kSent);
   EXPECT_EQ(spec.memory.limit_bytes, int64_t{8} << 30);
+  EXPECT_EQ(spec.recovery.no_progress, 5);
   EXPECT_TRUE(spec.recovery.neighbour_copy);
   EXPECT_EQ(spec.checkpoint.every_steps, 7);
   EXPECT_EQ(spec.stages(), 6);

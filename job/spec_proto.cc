@@ -153,6 +153,7 @@ void ToProto(const JobSpec& spec, v1::JobSpec* proto) {
   proto->mutable_memory()->set_recompute(TextOf(spec.memory.recompute));
   v1::RecoverySpec* recovery = proto->mutable_recovery();
   recovery->set_max_failures(spec.recovery.max_failures);
+  recovery->set_no_progress(spec.recovery.no_progress);
   recovery->set_neighbour_copy(spec.recovery.neighbour_copy);
   v1::CheckpointSpec* checkpoint = proto->mutable_checkpoint();
   checkpoint->set_directory(spec.checkpoint.directory);
@@ -178,6 +179,10 @@ absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& proto) {
                                 &spec.memory.recompute));
   }
   spec.recovery.max_failures = proto.recovery().max_failures();
+  // 0: of a journal or a client that did not know the key.
+  if (proto.recovery().no_progress() != 0) {
+    spec.recovery.no_progress = proto.recovery().no_progress();
+  }
   spec.recovery.neighbour_copy = proto.recovery().neighbour_copy();
   spec.checkpoint.directory = proto.checkpoint().directory();
   spec.checkpoint.every_steps = proto.checkpoint().every_steps();

@@ -65,6 +65,10 @@ v1::FailureKind KindOf(const absl::Status& status,
       return v1::FAILURE_KIND_OUT_OF_MEMORY;
     case absl::StatusCode::kInvalidArgument:
       return v1::FAILURE_KIND_INVALID;
+    // A peer that cannot be reached, though no edge says whose end was seen.
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+      return v1::FAILURE_KIND_WORKER_LOST;
     default:
       return v1::FAILURE_KIND_INTERNAL;
   }

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "stage_worker/session.h"
 
@@ -55,6 +56,7 @@ void Session::OnWriteCheckpoint(const v1::WriteCheckpoint& write) {
 void Session::SendWritten(Epoch epoch, int64_t step,
                           const CheckpointWriter::Files& files) {
   if (!IsCurrent(epoch) || !HoldsLivePlacement()) return;
+  SC_FAILPOINT("worker.checkpoint.written");
   v1::WorkerMessage message;
   v1::CheckpointWritten* written = message.mutable_checkpoint_written();
   written->set_job_id(held_.job_id);
@@ -102,6 +104,7 @@ void Session::OnSealCheckpoint(const v1::SealCheckpoint& seal) {
 void Session::SendSealed(Epoch epoch, int64_t step,
                          const CheckpointWriter::Path& path) {
   if (!IsCurrent(epoch) || !HoldsLivePlacement()) return;
+  SC_FAILPOINT("worker.checkpoint.sealed");
   v1::WorkerMessage message;
   v1::CheckpointSealed* sealed = message.mutable_checkpoint_sealed();
   sealed->set_job_id(held_.job_id);

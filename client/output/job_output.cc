@@ -77,6 +77,22 @@ Json CheckpointJson(const v1::JobCheckpoint& checkpoint) {
   return json;
 }
 
+Json RecoveryJson(const v1::JobRecovery& recovery) {
+  Json json;
+  json["cause"] = CauseJson(recovery.cause());
+  json["victims"] = Json::array();
+  for (const auto& victim : recovery.victims()) {
+    json["victims"].push_back(victim);
+  }
+  json["unix_seconds"] =
+      static_cast<double>(recovery.unix_microseconds()) * 1e-6;
+  json["steps_before"] = recovery.steps_before();
+  json["step"] = NumberOrNull(recovery.step());
+  json["steps_redone"] = recovery.steps_redone();
+  json["seconds_lost"] = recovery.seconds_lost();
+  return json;
+}
+
 // [] {step loss}: of the parameters after so many steps.
 Json EvaluationsJson(const v1::Job& job) {
   Json list = Json::array();
@@ -153,6 +169,34 @@ std::string CheckpointLine(const v1::Job& job) {
     absl::StrAppend(&line, "; the last attempt failed: ", checkpoint.error());
   }
   return line;
+}
+
+// "step 37, 2F5": where a failed worker was, as far as it is known.
+std::string PositionOf(const v1::FailureCause& cause) {
+  std::string text;
+  if (cause.step() >= 0) absl::StrAppend(&text, ", step ", cause.step());
+  if (cause.action().empty()) return text;
+  absl::StrAppend(&text, ", ", cause.action());
+  if (cause.microbatch() >= 0) {
+    absl::StrAppend(&text, " (microbatch ", cause.microbatch(), ")");
+  }
+  return text;
+}
+
+// "2 failures, 3 steps redone, 4.1 s lost; the last: stage 1 ...".
+std::string RecoveryLine(const v1::Job& job) {
+  int64_t redone = 0;
+  double seconds = 0;
+  for (const v1::JobRecovery& recovery : job.recoveries()) {
+    redone += recovery.steps_redone();
+    seconds += recovery.seconds_lost();
+  }
+  const v1::FailureCause& last = job.recoveries().rbegin()->cause();
+  return absl::StrCat(Plural(job.recoveries_size(), "failure"), ", ",
+                      Plural(redone, "step"), " redone, ",
+                      FormatSeconds(seconds), " lost; the last: stage ",
+                      last.stage(), " (worker ", last.worker(), ")",
+                      PositionOf(last), ": ", last.message());
 }
 
 double MedianOf(std::vector<double> values) {
@@ -241,18 +285,6 @@ std::string Heading(const v1::Job& job) {
 absl::string_view ReleasedHow(const v1::Job& job) {
   return job.release() == "sent" ? "released at local completion"
                                  : "released after acknowledgement";
-}
-
-// "step 37, 2F5": where a failed worker was, as far as it is known.
-std::string PositionOf(const v1::FailureCause& cause) {
-  std::string text;
-  if (cause.step() >= 0) absl::StrAppend(&text, ", step ", cause.step());
-  if (cause.action().empty()) return text;
-  absl::StrAppend(&text, ", ", cause.action());
-  if (cause.microbatch() >= 0) {
-    absl::StrAppend(&text, " (microbatch ", cause.microbatch(), ")");
-  }
-  return text;
 }
 
 struct EdgePath {
@@ -364,6 +396,10 @@ Json JobJson(const v1::Job& job) {
   if (job.first_step() > 0) json["first_step"] = job.first_step();
   if (job.has_checkpoint())
     json["checkpoint"] = CheckpointJson(job.checkpoint());
+  json["recoveries"] = Json::array();
+  for (const v1::JobRecovery& recovery : job.recoveries()) {
+    json["recoveries"].push_back(RecoveryJson(recovery));
+  }
   json["steps"] = Json::array();
   for (const auto& step : job.steps()) json["steps"].push_back(StepJson(step));
   const Json evaluations = EvaluationsJson(job);
@@ -446,6 +482,9 @@ std::string JobText(const v1::Job& job) {
   }
   if (job.has_checkpoint()) {
     absl::StrAppend(&text, "  checkpoint  ", CheckpointLine(job), "\n");
+  }
+  if (!job.recoveries().empty()) {
+    absl::StrAppend(&text, "  recovered   ", RecoveryLine(job), "\n");
   }
   if (!job.workers().empty()) {
     absl::StrAppend(&text, "\n", WorkersTable(job));

@@ -33,6 +33,7 @@ constexpr char kSucceededDocument[] = R"({
   "kernels": "onednn",
   "total_seconds": 0.75,
   "parameters_sha256": "abc123",
+  "recoveries": [],
   "steps": [
     {
       "step": 0,
@@ -285,6 +286,34 @@ TEST(JobOutputTest, ShowsWhereTheStateIsStored) {
   EXPECT_EQ(json["checkpoint"]["step"], 8);
   EXPECT_EQ(json["checkpoint"]["path"], "/c/step-00000008");
   EXPECT_EQ(json["checkpoint"]["error"], "checkpoint of step 9: disk full");
+}
+
+TEST(JobOutputTest, ShowsWhatWasSurvived) {
+  v1::Job job = SucceededJob();
+  for (int i = 0; i < 2; ++i) {
+    v1::JobRecovery* recovery = job.add_recoveries();
+    *recovery->mutable_cause() = FailedJob().cause();
+    recovery->add_victims("w0");
+    recovery->set_unix_microseconds(1'500'000);
+    recovery->set_steps_before(5);
+    recovery->set_step(i == 0 ? 4 : -1);
+    recovery->set_steps_redone(i == 0 ? 1 : 0);
+    recovery->set_seconds_lost(1.5);
+  }
+  const Json recoveries = JobJson(job)["recoveries"];
+  ASSERT_EQ(recoveries.size(), 2u);
+  EXPECT_EQ(recoveries[0]["cause"]["worker"], "w1");
+  EXPECT_EQ(recoveries[0]["victims"], Json({"w0"}));
+  EXPECT_EQ(recoveries[0]["unix_seconds"], 1.5);
+  EXPECT_EQ(recoveries[0]["steps_before"], 5);
+  EXPECT_EQ(recoveries[0]["step"], 4);
+  EXPECT_EQ(recoveries[0]["steps_redone"], 1);
+  EXPECT_EQ(recoveries[0]["seconds_lost"], 1.5);
+  // Not chosen yet.
+  EXPECT_TRUE(recoveries[1]["step"].is_null());
+  EXPECT_THAT(JobText(job),
+              HasSubstr("  recovered   2 failures, 1 step redone, 3.00 s lost; "
+                        "the last: stage 1 (worker w1), step 1, 1F5"));
 }
 
 }  // namespace

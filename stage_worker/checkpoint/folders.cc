@@ -131,11 +131,13 @@ absl::StatusOr<Manifest> VerifyCheckpoint(const std::string& path) {
   return manifest;
 }
 
-absl::StatusOr<Choice> ChooseCheckpoint(const std::string& directory) {
+absl::StatusOr<Choice> ChooseCheckpoint(const std::string& directory,
+                                        int64_t newest_step) {
   SC_ASSIGN_OR_RETURN(const std::vector<FoundCheckpoint> found,
                       ListCheckpoints(directory));
   Choice choice;
   for (const FoundCheckpoint& checkpoint : found) {
+    if (checkpoint.step > newest_step) continue;
     auto manifest = VerifyCheckpoint(checkpoint.path);
     if (manifest.ok()) {
       choice.checkpoint = {checkpoint.path, *std::move(manifest)};

@@ -2,6 +2,7 @@
 #define STAGECOACH_STAGE_WORKER_CHECKPOINT_FOLDERS_H_
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -61,9 +62,11 @@ struct Choice {
   std::vector<std::string> warnings;  // of each newer one that is damaged
 };
 
-// The newest checkpoint that VerifyCheckpoint accepts. kDataLoss: there are
-// some, and all are damaged.
-absl::StatusOr<Choice> ChooseCheckpoint(const std::string& directory);
+// The newest checkpoint that VerifyCheckpoint accepts, of those with at most
+// `newest_step` updates. kDataLoss: there are some, and all are damaged.
+absl::StatusOr<Choice> ChooseCheckpoint(
+    const std::string& directory,
+    int64_t newest_step = std::numeric_limits<int64_t>::max());
 
 // The last part of writing a checkpoint, once all files of the stages are on
 // the disk in the partial folder: adds config and index, writes the manifest,

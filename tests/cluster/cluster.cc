@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -136,20 +137,43 @@ int Cluster::KillCoordinator() {
 
 absl::Status Cluster::RestartCoordinator() { return SpawnCoordinator({}); }
 
+absl::StatusOr<ChildProcess> Cluster::SpawnWorker(size_t index) const {
+  const WorkerSpec& worker = specs_[index];
+  SpawnOptions options;
+  options.program = worker.binary.empty() ? WorkerBinary() : worker.binary;
+  options.arguments = {"--coordinator", address_, "--name",
+                       absl::StrCat("w", index)};
+  options.arguments.insert(options.arguments.end(), worker.arguments.begin(),
+                           worker.arguments.end());
+  options.environment = worker.environment;
+  options.stderr_file = absl::StrCat(folder_.path(), "/w", index);
+  return ChildProcess::Spawn(options);
+}
+
 absl::Status Cluster::SpawnWorkers(const std::vector<WorkerSpec>& workers) {
+  specs_ = workers;
   for (size_t i = 0; i < workers.size(); ++i) {
-    const WorkerSpec& worker = workers[i];
-    SpawnOptions options;
-    options.program = worker.binary.empty() ? WorkerBinary() : worker.binary;
-    options.arguments = {"--coordinator", address_, "--name",
-                         absl::StrCat("w", i)};
-    options.arguments.insert(options.arguments.end(), worker.arguments.begin(),
-                             worker.arguments.end());
-    options.environment = worker.environment;
-    options.stderr_file = absl::StrCat(folder_.path(), "/w", i);
-    SC_ASSIGN_OR_RETURN(ChildProcess child, ChildProcess::Spawn(options));
+    SC_ASSIGN_OR_RETURN(ChildProcess child, SpawnWorker(i));
     workers_.push_back(std::move(child));
   }
+  return absl::OkStatus();
+}
+
+void Cluster::KillWorker(int index) {
+  // Fails only if it has ended already.
+  worker(index).Signal(SIGKILL).IgnoreError();
+  worker(index).Stop(kStartTimeout);
+}
+
+absl::Status Cluster::RestartWorker(int index) {
+  Environment& environment = specs_[static_cast<size_t>(index)].environment;
+  environment.erase(std::remove_if(environment.begin(), environment.end(),
+                                   [](const auto& variable) {
+                                     return variable.first ==
+                                            "STAGECOACH_FAILPOINT";
+                                   }),
+                    environment.end());
+  SC_ASSIGN_OR_RETURN(worker(index), SpawnWorker(static_cast<size_t>(index)));
   return absl::OkStatus();
 }
 

@@ -85,6 +85,12 @@ class Cluster {
   absl::Status RestartCoordinator();
 
   const std::string& address() const { return address_; }
+  // Ends worker i by SIGKILL, unless it has ended by itself.
+  void KillWorker(int index);
+  // Starts a worker that has ended again, under its name and as it was, but for
+  // a failpoint.
+  absl::Status RestartWorker(int index);
+
   // Worker i is named "w<i>".
   ChildProcess& worker(int index) {
     return workers_[static_cast<size_t>(index)];
@@ -107,8 +113,10 @@ class Cluster {
   Cluster() = default;
   absl::Status SpawnCoordinator(const Environment& environment);
   absl::Status SpawnWorkers(const std::vector<WorkerSpec>& workers);
+  absl::StatusOr<ChildProcess> SpawnWorker(size_t index) const;
 
   TemporaryFolder folder_;
+  std::vector<WorkerSpec> specs_;
   bool durable_ = false;
   std::string address_;
   std::optional<ChildProcess> coordinator_;
