@@ -78,7 +78,7 @@ PeerLink::~PeerLink() {
 }
 
 void PeerLink::Stop() {
-  stopping_ = true;
+  if (!stopping_.exchange(true)) LogTraffic();
   if (doorbell_ != nullptr) doorbell_->Ring();
   if (progress_.joinable()) progress_.join();
   for (auto& out : outs_) out->end.reset();
@@ -86,6 +86,22 @@ void PeerLink::Stop() {
     in->end.reset();
     in->arrived.clear();
   }
+}
+
+void PeerLink::LogTraffic() const {
+  const LinkTraffic traffic = Traffic();
+  for (const EdgeTraffic& edge : traffic.edges) {
+    if (edge.transfers == 0) continue;
+    LogInfo(absl::StrCat("edge ", edge.edge, " over ", edge.transport, ": ",
+                         edge.transfers, " transfers, ", edge.in_place,
+                         " of them produced in place"));
+  }
+  if (traffic.link.reconnections == 0) return;
+  LogInfo(absl::StrCat(
+      traffic.link.reconnections,
+      " connections were made again: ", traffic.link.resent_transfers,
+      " transfers resent, ", traffic.link.duplicate_transfers,
+      " arrived a second time and were dropped"));
 }
 
 void PeerLink::ListEdges() {
@@ -275,14 +291,85 @@ absl::Status PeerLink::Send(const LinkEdge& edge,
         absl::StrCat("no edge ", edge.Name(), " in the schedule"));
   }
   SC_RETURN_IF_ERROR(options_.ledger->StartSending(key));
-  out->end->PostSend(HeaderOf(key), std::move(tensors),
-                     [this, key](absl::Status status) {
-                       // After an abort the entry goes with its epoch instead.
-                       if (!status.ok()) return;
-                       options_.ledger->CompleteLocally(key);
-                       doorbell_->Ring();
-                     });
+  ++out->transfers;
+  out->end->PostSend(HeaderOf(key), std::move(tensors), OnSent(key));
   return absl::OkStatus();
+}
+
+transport::SendEdge::LocalCompletion PeerLink::OnSent(
+    const memory::TransferKey& key) {
+  return [this, key](absl::Status status) {
+    // After an abort the entry goes with its epoch instead.
+    if (!status.ok()) return;
+    options_.ledger->CompleteLocally(key);
+    doorbell_->Ring();
+  };
+}
+
+std::optional<transport::WritableSlot> PeerLink::TakeSlot(
+    const LinkEdge& edge) {
+  Out* const out = FindOut(edge);
+  return out == nullptr ? std::nullopt : out->end->TakeSlot();
+}
+
+void PeerLink::ReturnSlot(const LinkEdge& edge,
+                          const transport::WritableSlot& slot) {
+  if (Out* const out = FindOut(edge); out != nullptr) {
+    out->end->ReturnSlot(slot);
+  }
+}
+
+absl::Status PeerLink::SendFromSlot(const LinkEdge& edge,
+                                    const memory::TransferKey& key,
+                                    const TensorDescriptor& tensor,
+                                    const transport::WritableSlot& slot) {
+  Out* const out = FindOut(edge);
+  if (out == nullptr) {
+    return absl::InternalError(
+        absl::StrCat("no edge ", edge.Name(), " to send a slot of"));
+  }
+  SC_RETURN_IF_ERROR(options_.ledger->StartSending(key));
+  ++out->transfers;
+  ++out->in_place;
+  out->end->PostSendFromSlot(HeaderOf(key), tensor, slot, OnSent(key));
+  return absl::OkStatus();
+}
+
+void LinkTraffic::Add(const LinkTraffic& other) {
+  for (const EdgeTraffic& added : other.edges) {
+    const auto found = std::find_if(
+        edges.begin(), edges.end(),
+        [&added](const EdgeTraffic& edge) { return edge.edge == added.edge; });
+    if (found == edges.end()) {
+      edges.push_back(added);
+    } else {
+      found->transfers += added.transfers;
+      found->in_place += added.in_place;
+    }
+  }
+  link.reconnections += other.link.reconnections;
+  link.resent_transfers += other.link.resent_transfers;
+  link.duplicate_transfers += other.link.duplicate_transfers;
+  link.duplicate_acknowledgements += other.link.duplicate_acknowledgements;
+  link.refused += other.link.refused;
+}
+
+LinkTraffic PeerLink::Traffic() const {
+  LinkTraffic traffic;
+  for (const auto& out : outs_) {
+    EdgeTraffic edge;
+    edge.edge = out->edge.Name();
+    edge.transport = out->path.kind;
+    edge.transfers = out->transfers;
+    edge.in_place = out->in_place;
+    traffic.edges.push_back(std::move(edge));
+  }
+  for (const auto& endpoint : endpoints_) {
+    LinkTraffic one;
+    one.link = endpoint->counters();
+    traffic.Add(one);
+  }
+  return traffic;
 }
 
 std::optional<transport::ReceivedTransfer> PeerLink::Take(

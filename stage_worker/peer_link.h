@@ -37,6 +37,20 @@ struct LinkEdge {
   }
 };
 
+// What an edge that this worker sends on has carried.
+struct EdgeTraffic {
+  std::string edge;
+  std::string transport;
+  int64_t transfers = 0;
+  int64_t in_place = 0;  // of them: produced in the receiver's memory
+};
+struct LinkTraffic {
+  std::vector<EdgeTraffic> edges;
+  transport::LinkCounters link;
+
+  void Add(const LinkTraffic& other);
+};
+
 struct PeerLinkOptions {
   WorkerIndex worker;
   std::vector<std::string> worker_names;         // by index
@@ -99,6 +113,18 @@ class PeerLink {
   // Starts sending what the ledger has as PRODUCED under this key.
   absl::Status Send(const LinkEdge& edge, const memory::TransferKey& key,
                     std::vector<transport::OutgoingTensor> tensors);
+  // Zero copy, as transport::SendEdge: a slot for the transfer that is sent
+  // next on this edge.
+  std::optional<transport::WritableSlot> TakeSlot(const LinkEdge& edge);
+  void ReturnSlot(const LinkEdge& edge, const transport::WritableSlot& slot);
+  // As Send, for one tensor that was produced in `slot`. No reference to it may
+  // be left in this process.
+  absl::Status SendFromSlot(const LinkEdge& edge,
+                            const memory::TransferKey& key,
+                            const TensorDescriptor& tensor,
+                            const transport::WritableSlot& slot);
+  LinkTraffic Traffic() const;
+
   // The next transfer of the edge, if it has arrived; grants one more then.
   std::optional<transport::ReceivedTransfer> Take(const LinkEdge& edge);
   const std::string& PeerName(WorkerIndex worker) const {
@@ -130,6 +156,8 @@ class PeerLink {
     LinkEdge edge;
     PathChoice path;
     std::unique_ptr<transport::SendEdge> end;
+    std::atomic<int64_t> transfers{0};
+    std::atomic<int64_t> in_place{0};
   };
 
   explicit PeerLink(const PeerLinkOptions& options);
@@ -140,8 +168,10 @@ class PeerLink {
   std::vector<std::string> EdgesOf(const std::string& kind) const;
   absl::Status OpenReceives();
   void ListEdges();
+  void LogTraffic() const;
   void PostReceive(In* in);
   void OnArrived(In* in, absl::StatusOr<transport::ReceivedTransfer> transfer);
+  transport::SendEdge::LocalCompletion OnSent(const memory::TransferKey& key);
   void OnAcknowledged(const transport::TransferHeader& header);
   void OnEdgeLost(const std::string& edge, const absl::Status& status);
   void ProgressLoop();

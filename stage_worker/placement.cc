@@ -116,10 +116,15 @@ absl::Status Placement::OpenLink() {
     timeline_.Add(point);
   };
   executor.between_actions = [this] { ServeQuestions(); };
+  // What "never" keeps for a backward cannot lie in the receiver's memory.
+  executor.produce_in_place =
+      parts_.produce_in_place &&
+      options_.spec.pipeline.release != job::ReleasePolicy::kNever;
   executor_ = std::make_unique<StepExecutor>(executor);
   if (evaluation_data_ != nullptr) {
     executor.schedule = &evaluation_;
     executor.replica = kEvaluationReplica;
+    executor.produce_in_place = false;
     evaluator_ = std::make_unique<StepExecutor>(executor);
   }
   SetLink(std::move(link));
@@ -156,7 +161,12 @@ absl::Status Placement::ChangeSchedule(schedule::Schedule schedule,
   executor_.reset();
   evaluator_.reset();
   // Peers see an end, not a loss.
-  if (auto link = this->link(); link != nullptr) link->Stop();
+  if (auto link = this->link(); link != nullptr) {
+    link->Stop();
+    const LinkTraffic traffic = link->Traffic();
+    MutexLock lock(&mu_);
+    earlier_traffic_.Add(traffic);
+  }
   SetLink(nullptr);
   schedule_ = std::move(schedule);
   evaluation_ = std::move(evaluation);
@@ -276,8 +286,13 @@ PlacementMemory Placement::Memory() const {
   for (const StageAssignment& stage : options_.stages) {
     memory.stages.push_back(stage.stage);
   }
+  {
+    MutexLock lock(&mu_);
+    memory.traffic = earlier_traffic_;
+  }
   if (auto link = this->link(); link != nullptr) {
     memory.receive_pool_bytes = link->receive_pool_bytes();
+    memory.traffic.Add(link->Traffic());
   }
   const std::optional<Position> position = position_.Get();
   if (position) memory.step = position->step.value();

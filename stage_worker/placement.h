@@ -51,6 +51,8 @@ struct PlacementParts {
   bool profile_memory = false;
   // Fill freed blocks and returned wire slots, for tests and debugging.
   bool poison = false;
+  // Outputs are produced in the receiver's memory where the path has it mapped.
+  bool produce_in_place = true;
 };
 
 struct PlacementOptions {
@@ -178,6 +180,8 @@ class Placement {
   std::unique_ptr<StepExecutor> evaluator_;  // likewise
   mutable Mutex mu_;
   std::shared_ptr<PeerLink> link_ SC_GUARDED_BY(mu_);
+  // Of links that a change of the schedule has ended.
+  LinkTraffic earlier_traffic_ SC_GUARDED_BY(mu_);
 };
 
 }  // namespace stagecoach::worker

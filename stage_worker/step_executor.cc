@@ -35,7 +35,9 @@ std::vector<transport::OutgoingTensor> Outgoing(
 }  // namespace
 
 StepExecutor::StepExecutor(const StepExecutorOptions& options)
-    : options_(options), schedule_(*options.schedule) {
+    : options_(options),
+      schedule_(*options.schedule),
+      slots_(options.schedule, options.worker, options.link, options.engine) {
   cells_.resize(static_cast<size_t>(schedule_.stages()));
   for (StageIndex stage : schedule_.StagesOf(options_.worker)) {
     cells_[stage.index()].resize(static_cast<size_t>(schedule_.microbatches));
@@ -67,7 +69,9 @@ absl::StatusOr<std::vector<MicrobatchLoss>> StepExecutor::RunEvaluation(
 }
 
 absl::Status StepExecutor::RunList() {
-  for (const Action& action : schedule_.actions[options_.worker.index()]) {
+  const std::vector<Action>& list = schedule_.actions[options_.worker.index()];
+  for (at_ = 0; at_ < list.size(); ++at_) {
+    const Action& action = list[at_];
     if (options_.abort->IsSet()) return options_.abort->status();
     Position position;
     position.step = step_;
@@ -89,6 +93,7 @@ void StepExecutor::Clear() {
   for (auto& row : cells_) {
     for (Cell& cell : row) cell = Cell();
   }
+  slots_.Clear();
 }
 
 absl::Status StepExecutor::Run(const Action& action) {
@@ -104,6 +109,7 @@ absl::Status StepExecutor::Compute(const Action& action) {
   if (timing_.compute_start_nanoseconds == 0) {
     timing_.compute_start_nanoseconds = start;
   }
+  if (options_.produce_in_place) slots_.Offer(at_);
   absl::Status status;
   switch (action.kind) {
     case ActionKind::kForward:
@@ -131,11 +137,29 @@ absl::Status StepExecutor::Forward(const Action& action) {
     CellOf(action.stage.Next(), action.microbatch).inputs = std::move(outputs);
     return absl::OkStatus();
   }
-  const WorkerIndex to = schedule_.WorkerOf(action.stage.Next());
-  SC_ASSIGN_OR_RETURN(
-      cell.activation,
-      HandToLedger(Key(action.stage, action.microbatch, Direction::kActivation),
-                   std::move(outputs), options_.link->PeerName(to)));
+  return HandOver(Key(action.stage, action.microbatch, Direction::kActivation),
+                  schedule_.WorkerOf(action.stage.Next()), std::move(outputs),
+                  &cell);
+}
+
+absl::Status StepExecutor::HandOver(const memory::TransferKey& key,
+                                    WorkerIndex to,
+                                    std::vector<TensorRef> outputs,
+                                    Cell* cell) {
+  const std::string& peer = options_.link->PeerName(to);
+  const bool activation = key.direction == Direction::kActivation;
+  SC_ASSIGN_OR_RETURN(std::optional<SlotOutput> in_slot, slots_.Take(&outputs));
+  if (in_slot) {
+    // The slot is the ledger's output, without anything that could be dropped.
+    memory::Ledger::Output entry;
+    entry.bytes = static_cast<int64_t>(in_slot->descriptor.bytes());
+    SC_RETURN_IF_ERROR(options_.ledger->Produce(key, {std::move(entry)}, peer));
+    (activation ? cell->activation_in_slot : cell->gradient_in_slot) =
+        std::move(in_slot);
+    return absl::OkStatus();
+  }
+  SC_ASSIGN_OR_RETURN((activation ? cell->activation : cell->gradient),
+                      HandToLedger(key, std::move(outputs), peer));
   return absl::OkStatus();
 }
 
@@ -159,12 +183,9 @@ absl::Status StepExecutor::Backward(const Action& action) {
         *std::move(result);
     return absl::OkStatus();
   }
-  const WorkerIndex to = schedule_.WorkerOf(action.stage.Previous());
-  SC_ASSIGN_OR_RETURN(
-      cell.gradient,
-      HandToLedger(Key(action.stage, action.microbatch, Direction::kGradient),
-                   *std::move(result), options_.link->PeerName(to)));
-  return absl::OkStatus();
+  return HandOver(Key(action.stage, action.microbatch, Direction::kGradient),
+                  schedule_.WorkerOf(action.stage.Previous()),
+                  *std::move(result), &cell);
 }
 
 absl::Status StepExecutor::BackwardWeight(const Action& action) {
@@ -203,11 +224,18 @@ absl::Status StepExecutor::Send(const Action& action) {
   Cell& cell = CellOf(action.stage, action.microbatch);
   auto& tensors =
       direction == Direction::kActivation ? cell.activation : cell.gradient;
+  auto& in_slot = direction == Direction::kActivation ? cell.activation_in_slot
+                                                      : cell.gradient_in_slot;
   LinkEdge edge;
   edge.id = schedule_.EdgeOf(action);
-  return options_.link->Send(edge,
-                             Key(action.stage, action.microbatch, direction),
-                             std::exchange(tensors, {}));
+  const memory::TransferKey key =
+      Key(action.stage, action.microbatch, direction);
+  if (in_slot) {
+    const SlotOutput output = *std::exchange(in_slot, std::nullopt);
+    return options_.link->SendFromSlot(edge, key, output.descriptor,
+                                       output.slot);
+  }
+  return options_.link->Send(edge, key, std::exchange(tensors, {}));
 }
 
 absl::Status StepExecutor::ReduceTied() {

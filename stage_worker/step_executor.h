@@ -1,7 +1,10 @@
 #ifndef STAGECOACH_STAGE_WORKER_STEP_EXECUTOR_H_
 #define STAGECOACH_STAGE_WORKER_STEP_EXECUTOR_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -11,6 +14,7 @@
 #include "schedule/schedule.h"
 #include "stage_worker/abort_flag.h"
 #include "stage_worker/engine/stage_engine.h"
+#include "stage_worker/output_slots.h"
 #include "stage_worker/peer_link.h"
 #include "stage_worker/position.h"
 
@@ -33,6 +37,8 @@ struct StepExecutorOptions {
       after_action = [](StepIndex, const schedule::Action&) {};
   // Called then, and again and again while the executor waits. Cheap.
   std::function<void()> between_actions = [] {};
+  // Outputs are produced in the receiver's memory where that can be.
+  bool produce_in_place = false;
 };
 
 // When a worker computed in a step, on the host's steady clock.
@@ -68,6 +74,9 @@ class StepExecutor {
     // What the ledger owns and a SEND will name.
     std::vector<transport::OutgoingTensor> activation;
     std::vector<transport::OutgoingTensor> gradient;
+    // The same, where it lies in the receiver's memory.
+    std::optional<SlotOutput> activation_in_slot;
+    std::optional<SlotOutput> gradient_in_slot;
   };
 
   absl::Status RunList();
@@ -86,6 +95,10 @@ class StepExecutor {
                                  const LinkEdge& from_owner);
   absl::Status SendTied(const LinkEdge& edge, StageIndex stage);
 
+  // Hands the outputs of an action to the ledger and makes them ready for the
+  // SEND of `cell`.
+  absl::Status HandOver(const memory::TransferKey& key, WorkerIndex to,
+                        std::vector<TensorRef> outputs, Cell* cell);
   // Hands outputs to the ledger; returns what a SEND needs.
   absl::StatusOr<std::vector<transport::OutgoingTensor>> HandToLedger(
       const memory::TransferKey& key, std::vector<TensorRef> outputs,
@@ -103,6 +116,8 @@ class StepExecutor {
 
   const StepExecutorOptions options_;
   const schedule::Schedule& schedule_;
+  OutputSlots slots_;
+  size_t at_ = 0;  // the action that runs, in this worker's list
   // By stage, then microbatch; only this worker's stages have rows.
   std::vector<std::vector<Cell>> cells_;
   StepIndex step_;

@@ -120,6 +120,8 @@ void AddFlags(CLI::App* app, Flags* flags) {
       ->capture_default_str();
   app->add_flag("--poison-freed", flags->worker.parts.poison,
                 "Fill freed memory with NaN, to find late readers (slow)");
+  app->add_flag("!--no-in-place", flags->worker.parts.produce_in_place,
+                "Copy every output to its receiver, also over shared memory");
   app->add_option("--log-level", flags->log_level,
                   "debug, info, warning, error or off")
       ->capture_default_str();

@@ -35,6 +35,14 @@ class EngineTensor {
 };
 using TensorRef = std::shared_ptr<EngineTensor>;
 
+// Memory of the receiver in which an output may be produced.
+struct OutputSlot {
+  void* data = nullptr;  // 64-byte aligned
+  size_t bytes = 0;
+  // Held for as long as anything of the engine's lies there.
+  std::shared_ptr<void> memory;
+};
+
 // One stage that this worker holds.
 struct StageAssignment {
   StageIndex stage;
@@ -129,6 +137,13 @@ class StageEngine {
   // Starts a step: gradients are zero, nothing is in flight. Each microbatch's
   // loss gradient is scaled by 1 / target_tokens (of the whole step).
   virtual absl::Status BeginStep(StepIndex step, int64_t target_tokens) = 0;
+
+  // Where the one output of the next Forward, Backward or BackwardInput may be
+  // produced, which is known by its data() then. The engine does so only once
+  // it has seen, on an earlier microbatch, that nothing but the returned tensor
+  // keeps such an output: dropping that gives the memory back. An engine may
+  // leave every offer unused.
+  virtual void OfferOutput(OutputSlot /*slot*/) {}
 
   // Runs the stage's forward. The first stage takes no inputs and reads its
   // samples from the data source; the last one returns no outputs and keeps

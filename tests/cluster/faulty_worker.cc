@@ -6,11 +6,14 @@
 //                    own result for backward
 //   LEAK_OUTPUT=N    keeps one more reference to the N-th output, from 1
 //   SLOW_ACTION_MS=N every forward takes N milliseconds longer
+//   CUT_TCP="SEED CUTS BYTES" breaks its own TCP connections so many times,
+//                    each after up to so many bytes
 #include <ATen/ATen.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -21,6 +24,8 @@
 #include "stage_worker/model/stage_model.h"
 #include "stage_worker/worker_main.h"
 #include "tests/cluster/forwarding_engine.h"
+#include "transport/tcp/tcp.h"
+#include "transport/tcp/testing/cutting_streams.h"
 #include "transport/testing/faulty_endpoint.h"
 
 namespace stagecoach::testing {
@@ -73,6 +78,8 @@ class LeakyEngine final : public ForwardingEngine {
     if (!outputs.empty() && ++produced_ == leak_at_) leaked_ = outputs.front();
     return outputs;
   }
+  // The leak is one of ordinary memory.
+  void OfferOutput(worker::OutputSlot /*slot*/) override {}
 
  private:
   const int leak_at_;
@@ -124,6 +131,28 @@ void WrapEndpoint(PlacementParts* parts, const std::string& text) {
   }
 }
 
+void CutTcp(PlacementParts* parts, const std::string& text) {
+  uint64_t seed = 0;
+  int cuts = 0;
+  int64_t bytes = 0;
+  std::istringstream in(text);
+  if (!(in >> seed >> cuts >> bytes) || cuts < 0 || bytes < 1) {
+    std::fprintf(stderr, "CUT_TCP: not \"SEED CUTS BYTES\": %s\n",
+                 text.c_str());
+    std::exit(2);
+  }
+  transport::TcpOptions options;
+  options.new_stream =
+      std::make_shared<transport::tcp::CuttingStreams>(seed, cuts, bytes)
+          ->Factory();
+  for (worker::Transport& transport : parts->transports) {
+    if (transport.kind != "tcp") continue;
+    transport.factory = [options](const transport::EndpointOptions& endpoint) {
+      return transport::NewTcpEndpoint(endpoint, options);
+    };
+  }
+}
+
 void AddFaults(PlacementParts* parts) {
   if (Setting("TANH") != nullptr) {
     parts->engine_factory = [](const EngineOptions& options) {
@@ -140,6 +169,7 @@ void AddFaults(PlacementParts* parts) {
   if (const char* slow = Setting("SLOW_ACTION_MS")) {
     WrapEngine<SlowEngine>(parts, std::atoi(slow));
   }
+  if (const char* cuts = Setting("CUT_TCP")) CutTcp(parts, cuts);
   if (const char* faults = Setting("FAULTS")) WrapEndpoint(parts, faults);
 }
 

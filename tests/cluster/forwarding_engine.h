@@ -24,6 +24,9 @@ class ForwardingEngine : public worker::StageEngine {
   absl::Status BeginStep(StepIndex step, int64_t target_tokens) override {
     return inner_->BeginStep(step, target_tokens);
   }
+  void OfferOutput(worker::OutputSlot slot) override {
+    inner_->OfferOutput(std::move(slot));
+  }
   absl::StatusOr<std::vector<worker::TensorRef>> Forward(
       StageIndex stage, MicrobatchIndex microbatch,
       std::vector<worker::TensorRef> inputs) override {

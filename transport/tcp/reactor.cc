@@ -67,23 +67,28 @@ void Reactor::Turn::Leave() {
   left_.NotifyAll();
 }
 
-Reactor::Reactor(Doorbell* bell, UniqueFd epoll, UniqueFd wake)
-    : bell_(bell), epoll_(std::move(epoll)), wake_(std::move(wake)) {}
+Reactor::Reactor(Doorbell* bell, UniqueFd epoll, UniqueFd gate, UniqueFd wake)
+    : bell_(bell),
+      epoll_(std::move(epoll)),
+      gate_(std::move(gate)),
+      wake_(std::move(wake)) {}
 
 absl::StatusOr<std::unique_ptr<Reactor>> Reactor::Start(Doorbell* bell) {
   UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
+  UniqueFd gate(epoll_create1(EPOLL_CLOEXEC));
   UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = kWakeId;
-  if (!epoll.valid() || !wake.valid() ||
-      epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &event) != 0) {
+  if (!epoll.valid() || !gate.valid() || !wake.valid() ||
+      epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &event) != 0 ||
+      epoll_ctl(gate.get(), EPOLL_CTL_ADD, epoll.get(), &event) != 0) {
     return absl::ResourceExhaustedError(
         absl::StrCat("tcp: epoll or eventfd: ", strerror(errno)));
   }
   std::unique_ptr<Reactor> reactor(
-      new Reactor(bell, std::move(epoll), std::move(wake)));
-  bell->AddSource(reactor->epoll_.get(), [self = reactor.get()] {
+      new Reactor(bell, std::move(epoll), std::move(gate), std::move(wake)));
+  bell->AddSource(reactor->gate_.get(), [self = reactor.get()] {
     if (self->far_aside_.exchange(false, std::memory_order_seq_cst)) {
       self->Wake();
     }
@@ -94,6 +99,17 @@ absl::StatusOr<std::unique_ptr<Reactor>> Reactor::Start(Doorbell* bell) {
 }
 
 Reactor::~Reactor() { Stop(); }
+
+void Reactor::OpenGate() {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  (void)epoll_ctl(gate_.get(), EPOLL_CTL_MOD, epoll_.get(), &event);
+}
+
+void Reactor::ShutGate() {
+  epoll_event nothing{};
+  (void)epoll_ctl(gate_.get(), EPOLL_CTL_MOD, epoll_.get(), &nothing);
+}
 
 void Reactor::Wake() {
   const uint64_t one = 1;
@@ -204,7 +220,7 @@ void Reactor::WaitForEvents() {
   quiet_looks_ = 0;
   // Only looks: an event that it took along while it waits for its turn would
   // be seen by nobody until then, and one that polls may overtake for long.
-  pollfd ready{epoll_.get(), POLLIN, 0};
+  pollfd ready{gate_.get(), POLLIN, 0};
   (void)poll(&ready, 1, TimeoutMilliseconds());
   if (SomebodyElseLooks() && !stopping()) return;
   DrainWake();
@@ -250,6 +266,7 @@ bool Reactor::Poll() {
 
 bool Reactor::DoWhatIsDue() {
   epoll_event events[kMaxEvents];
+  ShutGate();
   const int count = epoll_wait(epoll_.get(), events, kMaxEvents, 0);
   bool any = false;
   for (int i = 0; i < count; ++i) {
@@ -264,7 +281,9 @@ bool Reactor::DoWhatIsDue() {
     handler->OnEvents(events[i].events);
     any = true;
   }
-  return RunDue() || any;
+  any = RunDue() || any;
+  OpenGate();
+  return any;
 }
 
 bool Reactor::RunDue() {
@@ -292,7 +311,7 @@ void Reactor::Stop() {
     stopping_ = true;
   }
   Wake();
-  bell_->RemoveSource(epoll_.get());
+  bell_->RemoveSource(gate_.get());
   if (thread_.joinable()) thread_.join();
   MutexLock lock(&mu_);
   watched.swap(watched_);

@@ -84,7 +84,7 @@ class Reactor {
     int next_ SC_GUARDED_BY(mu_) = 0;
   };
 
-  Reactor(Doorbell* bell, UniqueFd epoll, UniqueFd wake);
+  Reactor(Doorbell* bell, UniqueFd epoll, UniqueFd gate, UniqueFd wake);
   void Loop();
   // Sleeps until an event or the next timer, and deals with it.
   void WaitForEvents();
@@ -99,11 +99,18 @@ class Reactor {
   bool RunDue();
   int TimeoutMilliseconds() const SC_EXCLUDES(mu_);
   bool stopping() const SC_EXCLUDES(mu_);
+  // Those that sleep wake up for events again, or for none until then.
+  void OpenGate();
+  void ShutGate();
   void Wake();
   void DrainWake();
 
   Doorbell* const bell_;
   const UniqueFd epoll_;
+  // What sleepers look at: readable as epoll_ is, but only while nobody is on
+  // the reactor. Otherwise those whom it turned away would wake at once, again
+  // and again.
+  const UniqueFd gate_;
   const UniqueFd wake_;  // an eventfd
   Turn turn_;
   // Nanoseconds of the steady clock when the last poll ended.

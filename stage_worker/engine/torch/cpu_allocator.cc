@@ -5,6 +5,7 @@
 #include <c10/util/Exception.h>
 
 #include <cstring>
+#include <utility>
 
 #include "memory/accounting_allocator.h"
 
@@ -15,14 +16,22 @@ void FreeBlock(void* block) {
   memory::AccountingAllocator::Process().Free(block);
 }
 
+thread_local AllocationWatcher* watcher_of_thread = nullptr;
+
 class CpuAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
+    AllocationWatcher* const watcher = watcher_of_thread;
+    if (watcher != nullptr) {
+      c10::DataPtr served;
+      if (watcher->Serve(bytes, &served)) return served;
+    }
     const c10::Device cpu(c10::DeviceType::CPU);
     void* const block = memory::AccountingAllocator::Process().Allocate(bytes);
     TORCH_CHECK_WITH(OutOfMemoryError, block != nullptr || bytes == 0,
                      "out of memory: ", bytes,
                      " bytes were refused by the memory limit or the system");
+    if (watcher != nullptr) watcher->OnAllocated(block);
     return {block, block, &FreeBlock, cpu};
   }
   // One function for all blocks, which also lets torch pass raw pointers.
@@ -34,6 +43,10 @@ class CpuAllocator final : public c10::Allocator {
 };
 
 }  // namespace
+
+AllocationWatcher* WatchAllocations(AllocationWatcher* watcher) {
+  return std::exchange(watcher_of_thread, watcher);
+}
 
 void InstallCpuAllocator() {
   // Torch never gives an allocator back, and tensors may outlive main.

@@ -1,7 +1,25 @@
 #ifndef STAGECOACH_STAGE_WORKER_ENGINE_TORCH_CPU_ALLOCATOR_H_
 #define STAGECOACH_STAGE_WORKER_ENGINE_TORCH_CPU_ALLOCATOR_H_
 
+#include <cstddef>
+
+namespace c10 {
+class DataPtr;
+}  // namespace c10
+
 namespace stagecoach::worker {
+
+// Sees the allocations of its thread, in order, and may serve one.
+class AllocationWatcher {
+ public:
+  virtual ~AllocationWatcher() = default;
+  // Whether `*block` is what the caller gets.
+  virtual bool Serve(size_t bytes, c10::DataPtr* block) = 0;
+  // What it got otherwise; null for no bytes.
+  virtual void OnAllocated(const void* block) = 0;
+};
+// Sets the calling thread's watcher, or null; returns the one before.
+AllocationWatcher* WatchAllocations(AllocationWatcher* watcher);
 
 // Makes memory::AccountingAllocator::Process() torch's CPU allocator, for the
 // life of the process. Every tensor made from then on is accounted under the

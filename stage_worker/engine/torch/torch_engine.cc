@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "stage_worker/engine/torch/autograd_edges.h"
 #include "stage_worker/engine/torch/cpu_allocator.h"
 #include "stage_worker/engine/torch/device.h"
+#include "stage_worker/engine/torch/output_placement.h"
 #include "stage_worker/engine/torch/parameter_store.h"
 #include "stage_worker/engine/torch/torch_status.h"
 #include "stage_worker/engine/torch/torch_tensor.h"
@@ -126,6 +128,7 @@ class TorchEngine final : public StageEngine {
                                   void* data,
                                   std::shared_ptr<void> memory) override;
   absl::Status BeginStep(StepIndex step, int64_t target_tokens) override;
+  void OfferOutput(OutputSlot slot) override { offered_ = std::move(slot); }
   absl::StatusOr<std::vector<TensorRef>> Forward(
       StageIndex stage, MicrobatchIndex microbatch,
       std::vector<TensorRef> inputs) override;
@@ -175,7 +178,13 @@ class TorchEngine final : public StageEngine {
   absl::Status Recompute(const StageAssignment& stage,
                          MicrobatchIndex microbatch);
   std::vector<TensorRef> KeepOutputs(const Key& key, Tensors outputs,
+                                     OutputPlacement::Call* call,
                                      MicrobatchGraph* graph);
+  OutputPlacement* PlacementOf(ActionKind kind, StageIndex stage);
+  // Detached, in memory from which they can leave: the slot of the call, if
+  // they were produced there.
+  static std::vector<TensorRef> ReadyForWire(const Key& key, Tensors* outputs,
+                                             OutputPlacement::Call* call);
   void KeepLoss(MicrobatchIndex microbatch, const Tensors& outputs);
   // B or I.
   absl::StatusOr<std::vector<TensorRef>> RunBackward(
@@ -200,6 +209,9 @@ class TorchEngine final : public StageEngine {
   std::map<Key, MicrobatchGraph> graphs_;
   // With memory.recompute: what a forward can be run from again.
   std::map<Key, Tensors> kept_inputs_;
+  std::map<std::pair<ActionKind, StageIndex>, OutputPlacement> placements_;
+  OutputPlacement unused_;             // an evaluation's outputs are copied
+  std::optional<OutputSlot> offered_;  // for the next call's output
   std::map<MicrobatchIndex, double> losses_;
 };
 
@@ -297,10 +309,15 @@ std::vector<TensorRef> TorchEngine::RunForward(const StageAssignment& stage,
   inputs.clear();
   MicrobatchGraph graph;
   if (training && recompute_) kept_inputs_[key] = received;
+  OutputPlacement::Call call(
+      training ? PlacementOf(ActionKind::kForward, stage.stage) : &unused_,
+      std::exchange(offered_, std::nullopt));
   Tensors outputs = RunModel(stage, std::move(received), batch,
                              training && !recompute_ ? &graph : nullptr);
+  call.Stop();
   if (stage.last) KeepLoss(microbatch, outputs);
-  std::vector<TensorRef> kept = KeepOutputs(key, std::move(outputs), &graph);
+  std::vector<TensorRef> kept =
+      KeepOutputs(key, std::move(outputs), &call, &graph);
   if (training && !recompute_) graphs_[key] = std::move(graph);
   if (stage.last) kept.clear();
   return kept;
@@ -334,15 +351,29 @@ absl::Status TorchEngine::Recompute(const StageAssignment& stage,
 }
 
 std::vector<TensorRef> TorchEngine::KeepOutputs(const Key& key, Tensors outputs,
+                                                OutputPlacement::Call* call,
                                                 MicrobatchGraph* graph) {
-  std::vector<TensorRef> kept;
-  for (at::Tensor& output : outputs) {
-    graph->KeepOutput(output);
-    kept.push_back(std::make_shared<TorchTensor>(
-        WireReady(output, key.first, key.second)));
+  for (const at::Tensor& output : outputs) graph->KeepOutput(output);
+  return ReadyForWire(key, &outputs, call);
+}
+
+OutputPlacement* TorchEngine::PlacementOf(ActionKind kind, StageIndex stage) {
+  return &placements_[{kind, stage}];
+}
+
+std::vector<TensorRef> TorchEngine::ReadyForWire(const Key& key,
+                                                 Tensors* outputs,
+                                                 OutputPlacement::Call* call) {
+  std::vector<TensorRef> refs;
+  for (at::Tensor& output : *outputs) {
+    at::Tensor ready = call->HasInSlot(output)
+                           ? output.detach()
+                           : WireReady(output, key.first, key.second);
     output.reset();
+    if (outputs->size() == 1) call->Finish(ready);
+    refs.push_back(std::make_shared<TorchTensor>(std::move(ready)));
   }
-  return kept;
+  return refs;
 }
 
 void TorchEngine::KeepLoss(MicrobatchIndex microbatch, const Tensors& outputs) {
@@ -382,18 +413,17 @@ absl::StatusOr<std::vector<TensorRef>> TorchEngine::RunBackward(
     Tensors gradients =
         OutputGradients(*held, std::exchange(output_gradients, {}));
     Tensors caught;
+    OutputPlacement::Call call(PlacementOf(action.kind, action.stage),
+                               std::exchange(offered_, std::nullopt));
     if (action.kind == ActionKind::kBackward) {
       caught = graph->second.Backward(std::move(gradients));
       graphs_.erase(graph);
     } else {
       caught = graph->second.BackwardInput(std::move(gradients));
     }
-    std::vector<TensorRef> input_gradients;
-    for (at::Tensor& gradient : caught) {
-      input_gradients.push_back(std::make_shared<TorchTensor>(
-          WireReady(gradient, action.stage, action.microbatch)));
-      gradient.reset();
-    }
+    call.Stop();
+    std::vector<TensorRef> input_gradients =
+        ReadyForWire(Key(action.stage, action.microbatch), &caught, &call);
     protocol_.Record(action);
     return input_gradients;
   });
@@ -598,6 +628,7 @@ absl::Status TorchEngine::ApplyUpdate(const UpdateOptions& options) {
 
 void TorchEngine::Drop() {
   protocol_.Drop();
+  offered_.reset();
   graphs_.clear();
   kept_inputs_.clear();
   losses_.clear();

@@ -1,0 +1,132 @@
+// The end-to-end matrix: every kind of schedule over every way between four
+// workers gives the bits of a single process.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "tests/cluster/cluster.h"
+
+namespace stagecoach::testing {
+namespace {
+
+struct Kind {
+  const char* schedule;
+  int stages_per_worker;
+};
+constexpr Kind kKinds[] = {
+    {"gpipe", 1},  {"1f1b", 1},        {"eager-1f1b", 1}, {"zb-h1", 1},
+    {"zb-h2", 1},  {"interleaved", 2}, {"looped-bfs", 2}, {"zbv", 2},
+    {"v-half", 2}, {"v-min", 2},       {"dualpipe-v", 2},
+};
+constexpr int kWorkers = 4;
+
+std::string Emulator() {
+  return std::filesystem::absolute(
+             "tests/nccl_host_emulator/libnccl_host_emulator.so")
+      .string();
+}
+
+std::string BitsOf(const nlohmann::json& result) {
+  std::string bits = result.value("parameters_sha256", "");
+  for (const auto& step : result["steps"]) {
+    absl::StrAppend(&bits, " ", step["loss"].dump(), " ",
+                    step["grad_norm"].dump());
+  }
+  return bits;
+}
+
+class DataPathsTest : public ::testing::Test {
+ protected:
+  DataPathsTest() {
+    folder_.Write("text.txt", SampleText());
+    Cluster::WorkerSpec worker;
+    worker.arguments = {"--nccl-library", Emulator(), "--cuda-runtime-library",
+                        Emulator(), "--poison-freed"};
+    cluster_ =
+        Cluster::Start(std::vector<Cluster::WorkerSpec>(kWorkers, worker))
+            .value();
+  }
+
+  nlohmann::json Run(const TinyJob& job, const std::string& transport) {
+    nlohmann::json result =
+        cluster_->RunJob(folder_.Write("job.toml", job.ToToml("text.txt")),
+                         {"pipeline.transport=" + transport});
+    EXPECT_EQ(result.value("state", ""), "SUCCEEDED")
+        << job.schedule << " over " << transport << result.dump(1)
+        << cluster_->Logs();
+    return result;
+  }
+
+  struct Traffic {
+    int64_t transfers = 0;
+    int64_t in_place = 0;
+  };
+  // What the workers' logs say of all jobs, by transport. Ends the workers.
+  std::map<std::string, Traffic> TrafficOfAll() {
+    for (int i = 0; i < kWorkers; ++i) {
+      cluster_->worker(i).Stop(absl::Seconds(60));
+    }
+    const std::string logs = cluster_->Logs();
+    static const std::regex line(
+        " over (\\w+): (\\d+) transfers, (\\d+) of them produced in place");
+    std::map<std::string, Traffic> traffic;
+    for (std::sregex_iterator it(logs.begin(), logs.end(), line), end;
+         it != end; ++it) {
+      traffic[(*it)[1]].transfers += std::stoll((*it)[2]);
+      traffic[(*it)[1]].in_place += std::stoll((*it)[3]);
+    }
+    return traffic;
+  }
+
+  TemporaryFolder folder_;
+  std::unique_ptr<Cluster> cluster_;
+};
+
+// Also tied embeddings, whose gradient has edges of its own. Over shared memory
+// most outputs are produced in the receiver's; what is freed is poisoned.
+TEST_F(DataPathsTest, EveryScheduleOverEveryPathGivesTheBitsOfOneProcess) {
+  TinyJob job;
+  job.microbatches = 6;
+  job.steps = 3;
+  job.workers = 1;
+  job.schedule = "gpipe";
+  const std::string expected = BitsOf(Run(job, "auto"));
+  job.workers = kWorkers;
+  for (const Kind& kind : kKinds) {
+    job.schedule = kind.schedule;
+    job.stages_per_worker = kind.stages_per_worker;
+    std::string row = absl::StrFormat("%-12s", kind.schedule);
+    for (const char* transport : {"shm", "tcp", "nccl"}) {
+      const nlohmann::json result = Run(job, transport);
+      EXPECT_EQ(result["transport"], transport);
+      const bool equal = BitsOf(result) == expected;
+      EXPECT_TRUE(equal) << kind.schedule << " over " << transport;
+      absl::StrAppend(&row, "  ", transport, " ",
+                      equal ? "equal" : "DIFFERENT");
+    }
+    std::cout << row << std::endl;
+  }
+  for (const auto& [transport, traffic] : TrafficOfAll()) {
+    std::cout << transport << ": " << traffic.in_place << " of "
+              << traffic.transfers << " transfers produced in place"
+              << std::endl;
+    EXPECT_GT(traffic.transfers, 0) << transport;
+    // Two microbatches are looked at, and an output without a slot is copied.
+    EXPECT_EQ(traffic.in_place > 0, transport == "shm") << transport;
+  }
+  EXPECT_EQ(cluster_->Logs().find("misuse"), std::string::npos)
+      << cluster_->Logs();
+}
+
+}  // namespace
+}  // namespace stagecoach::testing
