@@ -57,6 +57,7 @@ gradient_clip = 0
 precision = "float16"
 kernels = "onednn"
 threads = 2
+loss_chunk = 5
 [pipeline]
 workers = 3
 stages_per_worker = 2
@@ -67,6 +68,7 @@ send_budget = 4
 transport = "tcp"
 [memory]
 limit = "8GiB"
+recompute = "full"
 [recovery]
 max_failures = 0
 no_progress = 5
