@@ -87,9 +87,8 @@ TEST(ResendTest, FiftyCutsLeaveNoTraceInTheResult) {
                             " transfers resent, ", duplicates,
                             " duplicates dropped: equal")
             << std::endl;
-  // A cut before the greeting is over is an attempt that failed.
-  EXPECT_GE(reconnections, cuts * 8 / 10) << "seed " << seed;
-  EXPECT_LE(reconnections, cuts) << "seed " << seed;
+  // Both ends of a connection count it.
+  EXPECT_GE(reconnections, cuts) << "seed " << seed;
   EXPECT_GT(resent, 0) << "seed " << seed;
   // Only what was sent again can have been there already.
   EXPECT_LE(duplicates, resent) << "seed " << seed;
