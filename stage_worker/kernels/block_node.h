@@ -30,7 +30,8 @@ class BlockNode : public torch::autograd::Node {
       torch::dynamo::autograd::CompiledNodeArgs& arguments) const final;
 
  protected:
-  // Tensors that the backward needs; released ones are undefined.
+  // Tensors that what is left of the backward needs, or RunWeights; released
+  // ones are undefined.
   virtual std::vector<at::Tensor> Saved() const = 0;
   // Contiguous gradient of the output to that of the input; an undefined one
   // where there is no input.

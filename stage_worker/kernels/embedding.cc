@@ -30,7 +30,7 @@ class EmbeddingNode final : public BlockNode {
   }
 
  protected:
-  std::vector<at::Tensor> Saved() const override { return {tokens_}; }
+  std::vector<at::Tensor> Saved() const override { return {tokens_, dy_}; }
   at::Tensor Backward(at::Tensor dy) override {
     dy_ = std::move(dy);
     if (!deferred()) AddWeightGradients();

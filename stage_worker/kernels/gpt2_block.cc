@@ -37,7 +37,8 @@ class Gpt2BlockNode final : public BlockNode {
 
  protected:
   std::vector<at::Tensor> Saved() const override {
-    return {x_, x1_, norm_1_, norm_2_, qkv_, attended_, log_sums_, inner_of_};
+    return {x_,        x1_,       norm_1_, norm_2_,  qkv_, attended_,
+            log_sums_, inner_of_, dy_,     d_inner_, dx1_, dqkv_};
   }
   at::Tensor Backward(at::Tensor dy) override;
   void AddWeightGradients() override;

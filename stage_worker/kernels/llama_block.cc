@@ -60,7 +60,14 @@ class LlamaBlockNode final : public BlockNode {
             attended_,
             log_sums_,
             gate_,
-            up_};
+            up_,
+            dy_,
+            d_gate_,
+            d_up_,
+            dx1_,
+            d_query_,
+            d_key_,
+            d_value_};
   }
   at::Tensor Backward(at::Tensor dy) override;
   void AddWeightGradients() override;

@@ -16,6 +16,7 @@
 #include "stage_worker/engine/torch/saved_tensors.h"
 #include "stage_worker/engine/torch/split_backward.h"
 #include "stage_worker/engine/torch/torch_tensor.h"
+#include "stage_worker/kernels/block_node.h"
 
 namespace stagecoach::worker {
 namespace {
@@ -174,6 +175,7 @@ void MicrobatchGraph::BackwardWeight() { state_->split.RunWeight(); }
 
 std::vector<SavedTensor> MicrobatchGraph::Saved() const {
   autograd::edge_list roots = state_->split.edges();
+  for (const auto& block : state_->split.blocks()) roots.emplace_back(block, 0);
   for (const KeptOutput& output : state_->outputs) {
     roots.push_back(output.edge);
   }

@@ -44,6 +44,10 @@ class SplitBackward {
   // with.
   const std::vector<torch::autograd::Edge>& edges() const { return edges_; }
   const std::vector<at::Tensor>& gradients() const { return gradients_; }
+  // Own blocks whose weight gradients are deferred.
+  const std::vector<std::shared_ptr<kernels::BlockNode>>& blocks() const {
+    return blocks_;
+  }
 
  private:
   // What RunWeight starts from.
