@@ -231,14 +231,15 @@ struct JobForgotten {
   std::string job_id;
 };
 
-using EventBody = std::variant<
-    CoordinatorStarted, WorkerRegistered, WorkerSuspected, WorkerAnswered,
-    WorkerLost, WorkerReleased, JobSubmitted, JobPlanning, JobPlanned,
-    JobReplanned, MemoryPredicted, JobRefused, JobWaiting, JobPlaced,
-    JobRunning, JobRescheduleRequested, JobRescheduled, StepCommitted,
-    CheckpointRequested, CheckpointStored, CheckpointFailed, JobRecovering,
-    JobRewound, JobFailing, JobFailed, JobCancelRequested, JobCancelled,
-    JobSucceeded, JobForgotten>;
+using EventBody =
+    std::variant<CoordinatorStarted, WorkerRegistered, WorkerSuspected,
+                 WorkerAnswered, WorkerLost, WorkerReleased, JobSubmitted,
+                 JobPlanning, JobPlanned, JobReplanned, MemoryPredicted,
+                 JobRefused, JobWaiting, JobPlaced, JobRunning,
+                 JobRescheduleRequested, JobRescheduled, StepCommitted,
+                 CheckpointRequested, CheckpointStored, CheckpointFailed,
+                 JobRecovering, JobRewound, JobFailing, JobFailed,
+                 JobCancelRequested, JobCancelled, JobSucceeded, JobForgotten>;
 
 // One change of the coordinator's state. Appended to the journal before it
 // takes effect; applying all events in order gives the same state again.

@@ -247,8 +247,7 @@ class Cluster {
         return AskFor<v1::GetCoordinatorRequest, v1::GetCoordinatorResponse>(
             bytes, &Controller::GetCoordinator);
       case 5:
-        return AskFor<v1::GetMemoryStatsRequest, v1::GetMemoryStatsResponse>(
-            bytes, &Controller::GetMemoryStats);
+        return AskMemory(bytes);
       case 6:
         return Watch(bytes);
       default:
@@ -265,6 +264,16 @@ class Cluster {
     }
     request.mutable_version()->set_protocol(1);
     (controller_.*ask)(request, Once<Response>());
+    RunAll();
+  }
+  void AskMemory(absl::string_view bytes) {
+    v1::GetMemoryStatsRequest request;
+    if (!request.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+      return;
+    }
+    request.mutable_version()->set_protocol(1);
+    controller_.AskMemory(static_cast<MemoryQueryKind>(bytes.size() % 4),
+                          request, Once<v1::GetMemoryStatsResponse>());
     RunAll();
   }
   void Watch(absl::string_view bytes) {

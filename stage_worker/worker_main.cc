@@ -120,8 +120,10 @@ void AddFlags(CLI::App* app, Flags* flags) {
       ->capture_default_str();
   app->add_flag("--poison-freed", flags->worker.parts.poison,
                 "Fill freed memory with NaN, to find late readers (slow)");
-  app->add_flag("!--no-in-place", flags->worker.parts.produce_in_place,
-                "Copy every output to its receiver, also over shared memory");
+  app->add_flag("--in-place", flags->worker.parts.produce_in_place,
+                "Produce outputs in their receiver's memory over shared memory "
+                "(the memory predicted is then more than is used)")
+      ->envname("STAGECOACH_IN_PLACE");
   app->add_option("--log-level", flags->log_level,
                   "debug, info, warning, error or off")
       ->capture_default_str();
