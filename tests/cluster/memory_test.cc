@@ -178,8 +178,9 @@ TEST_F(MemoryTest, RunningOutOfMemoryNamesWhoHoldsIt) {
   }
   const nlohmann::json result =
       cluster_->RunJob(SpecOf(job), {absl::StrCat("memory.limit=", low)});
-  // Acknowledgements in time let it through; otherwise it says what was short.
-  if (result.value("state", "") == "SUCCEEDED") return;
+  if (result.value("state", "") == "SUCCEEDED") {
+    GTEST_SKIP() << "all acknowledgements came in time: it did not run out";
+  }
   const std::string message = result["cause"].value("message", "");
   for (const char* part : {"out of memory", "limit ", "activation",
                            "most is held for backward by"}) {
