@@ -7,6 +7,7 @@
 #include "base/ids.h"
 #include "memory/accounting_allocator.h"
 #include "memory/ledger.h"
+#include "stage_worker/peer_link.h"
 
 namespace stagecoach::worker {
 
@@ -16,6 +17,7 @@ struct PlacementMemory {
   memory::LedgerStats ledger;
   std::vector<StageIndex> stages;
   int64_t receive_pool_bytes = 0;
+  LinkTraffic traffic;
   int64_t step = -1;
 };
 
