@@ -77,7 +77,7 @@ TEST_P(MistakeTest, EndsWith2AndSaysWhatWouldWork) {
 INSTANTIATE_TEST_SUITE_P(
     Words, MistakeTest,
     testing::Values(
-        Mistake{{}, "`stagecoach` needs a verb: run, plan, verify, job"},
+        Mistake{{}, "`stagecoach` needs a verb: run, plan, verify"},
         Mistake{{"rnu", "job.toml", "--local"},
                 "`stagecoach` has no verb \"rnu\"; did you mean \"run\"?"},
         Mistake{{"teleport"},

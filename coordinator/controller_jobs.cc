@@ -174,9 +174,8 @@ void Controller::Place(const std::string& job_id,
                          std::move(plans.present), std::move(members))));
   it->second.placed = Now();
   it->second.run.Reschedule(std::move(plans.next));
-  if (state_.FindJob(job_id)->requested_checkpoint_step > 0) {
-    it->second.run.RestoreCheckpointRequest();
-  }
+  it->second.run.RestoreCheckpointRequest(
+      state_.FindJob(job_id)->requested_checkpoint_step);
   Perform(job_id, it->second.run.Start());
 }
 

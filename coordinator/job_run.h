@@ -136,7 +136,9 @@ class JobRun {
   // directory for checkpoints.
   absl::StatusOr<int64_t> RequestCheckpoint();
   // One that was asked for in an earlier placement, before Start.
-  void RestoreCheckpointRequest() { checkpoint_requested_ = true; }
+  void RestoreCheckpointRequest(int64_t step) {
+    requested_checkpoint_step_ = step;
+  }
   // Abort to all who still hold something of the job.
   Output Release(const std::string& reason);
   // The worker holds nothing any more: it let go or is dead.
@@ -291,7 +293,7 @@ class JobRun {
   // After the last step, by worker.
   std::vector<v1::Finished> finished_;
   std::optional<PendingCheckpoint> checkpoint_;  // under way: at most one
-  bool checkpoint_requested_ = false;
+  int64_t requested_checkpoint_step_ = 0;        // 0: none
   // The next checkpoint is due, and so the next step waits for the one before.
   bool step_held_ = false;
   // Of each parameter, and which worker reported it.

@@ -16,7 +16,9 @@ constexpr int kSealer = 0;
 bool JobRun::CheckpointDue() const {
   const job::CheckpointSpec& checkpoint = planned_->spec.checkpoint;
   if (checkpoint.directory.empty()) return false;
-  return checkpoint_requested_ || step_ % checkpoint.every_steps == 0 ||
+  const bool requested =
+      requested_checkpoint_step_ > 0 && step_ >= requested_checkpoint_step_;
+  return requested || step_ % checkpoint.every_steps == 0 ||
          step_ == planned_->spec.training.steps;
 }
 
@@ -34,12 +36,12 @@ absl::StatusOr<int64_t> JobRun::RequestCheckpoint() {
   }
   // A step that waits for an earlier checkpoint is at its boundary already.
   if (step_held_) return step_;
-  checkpoint_requested_ = true;
-  return step_ + 1;
+  requested_checkpoint_step_ = step_ + 1;
+  return requested_checkpoint_step_;
 }
 
 void JobRun::StartCheckpoint(Output* output) {
-  checkpoint_requested_ = false;
+  if (step_ >= requested_checkpoint_step_) requested_checkpoint_step_ = 0;
   checkpoint_.emplace();
   checkpoint_->step = step_;
   Broadcast(WriteMessage(), output);

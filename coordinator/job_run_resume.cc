@@ -61,7 +61,7 @@ void JobRun::TakeOver(const Recorded& recorded) {
   }
   next_plan_ = recorded.next_plan;
   predicted_ = recorded.predicted;
-  checkpoint_requested_ = recorded.requested_checkpoint_step > 0;
+  requested_checkpoint_step_ = recorded.requested_checkpoint_step;
   phase_ = recorded.releasing ? Phase::kReleasing : Phase::kResuming;
 }
 
@@ -186,7 +186,7 @@ void JobRun::FindCheckpoint() {
     checkpoint_->step = told;
   }
   const int64_t known = std::max(told, recorded_.checkpoint_step);
-  checkpoint_requested_ = recorded_.requested_checkpoint_step > known;
+  if (known >= requested_checkpoint_step_) requested_checkpoint_step_ = 0;
   if (in_step || known >= step_ || step_ == first_step_ || !CheckpointDue()) {
     return;
   }

@@ -20,6 +20,7 @@ namespace {
 struct Row {
   const char* fault;  // of worker 0, as emulator_control.h has it
   const char* says;   // part of the message
+  bool both = false;  // of worker 1 as well
 };
 constexpr Row kRows[] = {
     {"ncclGetUniqueId=fail:3", "ncclGetUniqueId failed"},
@@ -33,7 +34,7 @@ constexpr Row kRows[] = {
     {"cudaMalloc=fail:2", "cudaMalloc failed"},
     {"version=22602", "2.26.2"},
     {"gpus=0", "no GPU"},
-    {"one_gpu=1", "both workers are on GPU"},
+    {"one_gpu=1", "both workers are on GPU", true},
 };
 
 std::string Emulator() {
@@ -60,6 +61,7 @@ TEST(NcclFaultTableTest, EachFaultEndsTheJobWithItsName) {
                          Emulator()};
     Cluster::WorkerSpec other = failing;
     failing.environment = {{"NCCL_HOST_EMULATOR", row.fault}};
+    if (row.both) other.environment = failing.environment;
     const auto cluster = Cluster::Start({failing, other}).value();
     const auto start = std::chrono::steady_clock::now();
     const nlohmann::json result =
