@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "base/status.h"
@@ -245,6 +246,13 @@ nlohmann::json Cluster::RunJob(const std::string& spec_file,
   return Command({"job", "show", id}).json;
 }
 
+std::string TinyJob::EvenSplit() const {
+  const int stages = workers * stages_per_worker;
+  std::vector<int> split(static_cast<size_t>(stages), layers / stages);
+  for (int i = 0; i < layers % stages; ++i) ++split[static_cast<size_t>(i)];
+  return absl::StrCat("[", absl::StrJoin(split, ", "), "]");
+}
+
 std::string TinyJob::ToToml(const std::string& data_path) const {
   return absl::StrCat(
       "name = \"tiny\"\n[model]\nlayers = ", layers, "\nhidden = ", hidden,
@@ -253,8 +261,9 @@ std::string TinyJob::ToToml(const std::string& data_path) const {
       "\n[training]\nsteps = ", steps, "\nmicrobatches = ", microbatches,
       "\nmicrobatch_size = ", microbatch_size, "\nlearning_rate = 1e-3",
       "\n[pipeline]\nworkers = ", workers,
-      "\nstages_per_worker = ", stages_per_worker, "\nschedule = \"", schedule,
-      "\"\nrelease = \"", release, "\"\nsend_budget = ", send_budget,
+      "\nstages_per_worker = ", stages_per_worker, "\nsplit = ", split,
+      "\nschedule = \"", schedule, "\"\nrelease = \"", release,
+      "\"\nsend_budget = ", send_budget,
       "\n[recovery]\nmax_failures = ", max_failures, "\n");
 }
 

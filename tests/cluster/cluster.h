@@ -134,12 +134,16 @@ struct TinyJob {
   int steps = 3;
   int workers = 4;
   int stages_per_worker = 1;
+  // In TOML. "auto" depends on measured times: two runs may differ in it.
+  std::string split = "\"auto\"";
   std::string schedule = "1f1b";
   std::string release = "ack";
   int send_budget = 2;
   bool tied = true;
   int max_failures = 0;
 
+  // A list for `split`.
+  std::string EvenSplit() const;
   std::string ToToml(const std::string& data_path) const;
 };
 

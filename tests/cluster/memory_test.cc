@@ -99,6 +99,7 @@ TEST_F(MemoryTest, MoreMicrobatchesTakeNoMoreMemory) {
       job.microbatches = microbatches;
       job.schedule = kind.schedule;
       job.stages_per_worker = kind.stages_per_worker;
+      job.split = job.EvenSplit();
       const nlohmann::json result = Run(job);
       ExpectWithin(result, absl::StrCat(kind.schedule, " M=", microbatches));
       low.push_back(result["workers"][0]["predicted_low_bytes"]);
@@ -113,6 +114,7 @@ TEST_F(MemoryTest, MoreMicrobatchesTakeNoMoreMemory) {
 TEST_F(MemoryTest, RecomputingTakesLessAndGivesTheSameBits) {
   TinyJob job;
   job.schedule = "gpipe";
+  job.split = job.EvenSplit();
   const nlohmann::json kept = Run(job);
   const nlohmann::json again = Run(job, {"memory.recompute=full"});
   ExpectWithin(again, "gpipe, recomputing");
@@ -141,20 +143,19 @@ TEST_F(MemoryTest, ALimitRefusesWhatCannotFitAndSaysWhatDoes) {
   TinyJob job;
   job.schedule = "gpipe";
   job.microbatches = 16;
-  // As the machine's noise has no part in it.
-  const std::string split = "pipeline.split=[2, 2, 2, 2]";
-  const nlohmann::json free = Run(job, {split});
+  job.split = job.EvenSplit();
+  const nlohmann::json free = Run(job);
   int64_t low = 0;
   int64_t high = 0;
   for (const nlohmann::json& worker : free["workers"]) {
     low = std::max(low, worker["predicted_low_bytes"].get<int64_t>());
     high = std::max(high, worker["predicted_peak_bytes"].get<int64_t>());
   }
-  ExpectWithin(Run(job, {split, absl::StrCat("memory.limit=", high)}),
+  ExpectWithin(Run(job, {absl::StrCat("memory.limit=", high)}),
                "at the high end");
 
   const std::string limit = absl::StrCat("memory.limit=", low - 1);
-  const std::string id = cluster_->Submit(SpecOf(job), {split, limit});
+  const std::string id = cluster_->Submit(SpecOf(job), {limit});
   EXPECT_EQ(cluster_->Command({"job", "wait", id}).exit_code, 104);
   const nlohmann::json refused = cluster_->Command({"job", "show", id}).json;
   EXPECT_EQ(refused.value("state", ""), "FAILED");
@@ -163,7 +164,6 @@ TEST_F(MemoryTest, ALimitRefusesWhatCannotFitAndSaysWhatDoes) {
   std::cout << message << std::endl;
   std::vector<std::string> settings = SuggestionIn(message);
   ASSERT_FALSE(settings.empty()) << message;
-  settings.push_back(split);
   settings.push_back(limit);
   ExpectWithin(Run(job, settings), "with the suggestion");
 }
@@ -172,16 +172,16 @@ TEST_F(MemoryTest, RunningOutOfMemoryNamesWhoHoldsIt) {
   TinyJob job;
   job.schedule = "gpipe";
   job.microbatches = 16;
+  job.split = job.EvenSplit();
   job.send_budget = 8;
-  const std::string split = "pipeline.split=[2, 2, 2, 2]";
-  const nlohmann::json free = Run(job, {split});
+  const nlohmann::json free = Run(job);
   // What the first worker cannot do without, and a little of what it may need.
   int64_t low = 0;
   for (const nlohmann::json& worker : free["workers"]) {
     low = std::max(low, worker["predicted_low_bytes"].get<int64_t>());
   }
-  const nlohmann::json result = cluster_->RunJob(
-      SpecOf(job), {split, absl::StrCat("memory.limit=", low)});
+  const nlohmann::json result =
+      cluster_->RunJob(SpecOf(job), {absl::StrCat("memory.limit=", low)});
   if (result.value("state", "") == "SUCCEEDED") {
     GTEST_SKIP() << "all acknowledgements came in time: it did not run out";
   }
