@@ -248,9 +248,9 @@ nlohmann::json Cluster::RunJob(const std::string& spec_file,
 
 std::string TinyJob::EvenSplit() const {
   const int stages = workers * stages_per_worker;
-  std::vector<int> split(static_cast<size_t>(stages), layers / stages);
-  for (int i = 0; i < layers % stages; ++i) ++split[static_cast<size_t>(i)];
-  return absl::StrCat("[", absl::StrJoin(split, ", "), "]");
+  std::vector<int> counts(static_cast<size_t>(stages), layers / stages);
+  for (int i = 0; i < layers % stages; ++i) ++counts[static_cast<size_t>(i)];
+  return absl::StrCat("[", absl::StrJoin(counts, ", "), "]");
 }
 
 std::string TinyJob::ToToml(const std::string& data_path) const {
