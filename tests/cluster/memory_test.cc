@@ -256,7 +256,10 @@ Growth FiguresFrom(Cluster& cluster, const std::string& job, int64_t step) {
       if (over) break;
       continue;
     }
-    growth.step = over ? step : worker.value("step", int64_t{-1});
+    const nlohmann::json at = worker.value("step", nlohmann::json());
+    growth.step = over             ? step
+                  : at.is_number() ? at.get<int64_t>()
+                                   : -1;  // before the first
     growth.allocated = worker["allocated_bytes"].value("peak", int64_t{-1});
     growth.reserved = worker["reserved_bytes"].value("peak", int64_t{-1});
     growth.resident = ResidentBytes(cluster.worker(0).pid());
