@@ -88,6 +88,10 @@ void WorkersToProto(const JobRecord& job, v1::Job* proto) {
       entry->set_outputs_held_peak_bytes(
           worker.memory->outputs_held_peak_bytes());
       MeasuredToProto(*worker.memory, entry->mutable_measured());
+      *entry->mutable_edges() = worker.memory->edges();
+      if (worker.memory->has_link()) {
+        *entry->mutable_link() = worker.memory->link();
+      }
     }
     if (worker.predicted) *entry->mutable_predicted() = *worker.predicted;
     const double busy = static_cast<double>(worker.busy_nanoseconds) * 1e-9;

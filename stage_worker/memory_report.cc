@@ -55,6 +55,22 @@ void LedgerToProto(const memory::LedgerStats& ledger, v1::WorkerMemory* proto) {
   proto->set_retained_now_bytes(ledger.retained_now_bytes);
 }
 
+void TrafficToProto(const LinkTraffic& traffic, v1::WorkerMemory* proto) {
+  for (const EdgeTraffic& edge : traffic.edges) {
+    v1::EdgeTraffic* entry = proto->add_edges();
+    entry->set_edge(edge.edge);
+    entry->set_transport(edge.transport);
+    entry->set_transfers(edge.transfers);
+    entry->set_in_place(edge.in_place);
+  }
+  v1::LinkCounters* link = proto->mutable_link();
+  link->set_reconnections(traffic.link.reconnections);
+  link->set_resent_transfers(traffic.link.resent_transfers);
+  link->set_duplicate_transfers(traffic.link.duplicate_transfers);
+  link->set_duplicate_acknowledgements(traffic.link.duplicate_acknowledgements);
+  link->set_refused(traffic.link.refused);
+}
+
 }  // namespace
 
 void ToProto(const std::string& worker, const PlacementMemory& memory,
@@ -74,6 +90,7 @@ void ToProto(const std::string& worker, const PlacementMemory& memory,
   StagesToProto(memory, proto);
   LedgerToProto(memory.ledger, proto);
   proto->set_receive_pool_bytes(memory.receive_pool_bytes);
+  TrafficToProto(memory.traffic, proto);
 }
 
 }  // namespace stagecoach::worker

@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "base/bytes.h"
+#include "client/output/edge_output.h"
 #include "client/output/prediction_output.h"
 #include "client/output/table.h"
 #include "client/output/text.h"
@@ -40,6 +41,7 @@ Json WorkerJson(const v1::JobWorker& worker) {
   json["outputs_held_peak_bytes"] = worker.outputs_held_peak_bytes();
   json["receive_pool_bytes"] = worker.receive_pool_bytes();
   json["idle_ratio"] = worker.idle_ratio();
+  if (worker.has_link()) json["link"] = LinkJson(worker.link());
   return json;
 }
 
@@ -287,57 +289,6 @@ absl::string_view ReleasedHow(const v1::Job& job) {
                                  : "released after acknowledgement";
 }
 
-struct EdgePath {
-  std::string edge;
-  std::string transport;
-  std::string why;
-};
-
-// "activation 0->1: shm (same host)", cut into its parts.
-EdgePath ParseEdge(absl::string_view text) {
-  EdgePath edge;
-  const size_t colon = text.find(": ");
-  edge.edge = std::string(text.substr(0, colon));
-  if (colon == absl::string_view::npos) return edge;
-  text.remove_prefix(colon + 2);
-  const size_t bracket = text.find(" (");
-  edge.transport = std::string(text.substr(0, bracket));
-  if (bracket == absl::string_view::npos) return edge;
-  text.remove_prefix(bracket + 2);
-  absl::ConsumeSuffix(&text, ")");
-  edge.why = std::string(text);
-  return edge;
-}
-
-Json EdgeJson(const std::string& text) {
-  const EdgePath edge = ParseEdge(text);
-  Json json;
-  json["edge"] = edge.edge;
-  json["transport"] = edge.transport;
-  json["why"] = edge.why;
-  return json;
-}
-
-// One part for each transport and reason: "shm (same host) on 4 edges".
-std::string TransportLine(const v1::Job& job) {
-  if (job.edges().empty()) return job.transport();
-  std::map<std::pair<std::string, std::string>, std::vector<std::string>> paths;
-  for (const std::string& text : job.edges()) {
-    const EdgePath edge = ParseEdge(text);
-    paths[{edge.transport, edge.why}].push_back(edge.edge);
-  }
-  std::vector<std::string> parts;
-  for (const auto& [path, edges] : paths) {
-    std::string part = path.first;
-    if (!path.second.empty()) absl::StrAppend(&part, " (", path.second, ")");
-    if (paths.size() > 1) {
-      absl::StrAppend(&part, ": ", absl::StrJoin(edges, ", "));
-    }
-    parts.push_back(std::move(part));
-  }
-  return absl::StrJoin(parts, "\n              ");
-}
-
 }  // namespace
 
 Json StepJson(const v1::StepResult& step) {
@@ -387,7 +338,7 @@ Json JobJson(const v1::Job& job) {
   json["transport"] = job.transport();
   json["edges"] = Json::array();
   for (const std::string& edge : job.edges()) {
-    json["edges"].push_back(EdgeJson(edge));
+    json["edges"].push_back(EdgeJson(job, edge));
   }
   json["release"] = job.release();
   json["kernels"] = TextOrNull(job.spec().training().kernels());
