@@ -2,9 +2,12 @@
 #define STAGECOACH_STAGE_WORKER_KERNELS_BLOCK_NODE_H_
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>
 
 #include <memory>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 namespace stagecoach::worker::kernels {
@@ -51,6 +54,29 @@ class BlockNode : public torch::autograd::Node {
 // tensor that has a gradient).
 void Attach(const std::shared_ptr<BlockNode>& node, const at::Tensor& input,
             at::Tensor* output);
+
+// The output of a Node<float> or Node<double> made of `arguments`, as `type`
+// says; `input` as Attach takes it. Throws std::invalid_argument for other
+// types.
+template <template <typename> class Node, typename... Arguments>
+at::Tensor RunNode(at::ScalarType type, const at::Tensor& input,
+                   const Arguments&... arguments) {
+  const auto run = [&input](const auto& node) {
+    at::Tensor y = node->Forward();
+    if (c10::GradMode::is_enabled()) Attach(node, input, &y);
+    return y;
+  };
+  switch (type) {
+    case at::kFloat:
+      return run(std::make_shared<Node<float>>(arguments...));
+    case at::kDouble:
+      return run(std::make_shared<Node<double>>(arguments...));
+    default:
+      throw std::invalid_argument(
+          std::string("an own kernel takes float or double, not ") +
+          c10::toString(type));
+  }
+}
 
 // A tensor that nothing was written to, on the CPU.
 at::Tensor Uninitialised(at::IntArrayRef sizes, at::ScalarType type);

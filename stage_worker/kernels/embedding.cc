@@ -1,7 +1,5 @@
 #include "stage_worker/kernels/embedding.h"
 
-#include <c10/core/GradMode.h>
-
 #include <cstdint>
 #include <memory>
 #include <stdexcept>
@@ -88,28 +86,12 @@ void EmbeddingNode<T>::AddWeightGradients() {
   tokens_.reset();
 }
 
-template <typename T>
-at::Tensor Run(const Parameter& table, const Parameter& positions,
-               const at::Tensor& tokens) {
-  const auto node =
-      std::make_shared<EmbeddingNode<T>>(table, positions, tokens);
-  at::Tensor y = node->Forward();
-  if (c10::GradMode::is_enabled()) Attach(node, at::Tensor(), &y);
-  return y;
-}
-
 }  // namespace
 
 at::Tensor RunEmbedding(const Parameter& table, const Parameter& positions,
                         const at::Tensor& tokens) {
-  switch (table.value->scalar_type()) {
-    case at::kFloat:
-      return Run<float>(table, positions, tokens);
-    case at::kDouble:
-      return Run<double>(table, positions, tokens);
-    default:
-      throw std::invalid_argument("an embedding takes float or double");
-  }
+  return RunNode<EmbeddingNode>(table.value->scalar_type(), at::Tensor(), table,
+                                positions, tokens);
 }
 
 }  // namespace stagecoach::worker::kernels

@@ -1,9 +1,5 @@
 #include "stage_worker/kernels/gpt2_block.h"
 
-#include <c10/core/GradMode.h>
-
-#include <memory>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -258,26 +254,11 @@ void Gpt2BlockNode<T>::Release() {
   }
 }
 
-template <typename T>
-at::Tensor Run(const Gpt2Block& block, const at::Tensor& x) {
-  const auto node = std::make_shared<Gpt2BlockNode<T>>(block, x);
-  at::Tensor y = node->Forward();
-  if (c10::GradMode::is_enabled()) Attach(node, x, &y);
-  return y;
-}
-
 }  // namespace
 
 at::Tensor RunGpt2Block(const Gpt2Block& block, const at::Tensor& x) {
   const at::Tensor input = x.contiguous();
-  switch (input.scalar_type()) {
-    case at::kFloat:
-      return Run<float>(block, input);
-    case at::kDouble:
-      return Run<double>(block, input);
-    default:
-      throw std::invalid_argument("a block of GPT-2 takes float or double");
-  }
+  return RunNode<Gpt2BlockNode>(input.scalar_type(), input, block, input);
 }
 
 }  // namespace stagecoach::worker::kernels

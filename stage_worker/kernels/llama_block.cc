@@ -1,10 +1,6 @@
 #include "stage_worker/kernels/llama_block.h"
 
-#include <c10/core/GradMode.h>
-
 #include <cmath>
-#include <memory>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -376,26 +372,11 @@ void LlamaBlockNode<T>::Release() {
   }
 }
 
-template <typename T>
-at::Tensor Run(const LlamaBlock& block, const at::Tensor& x) {
-  const auto node = std::make_shared<LlamaBlockNode<T>>(block, x);
-  at::Tensor y = node->Forward();
-  if (c10::GradMode::is_enabled()) Attach(node, x, &y);
-  return y;
-}
-
 }  // namespace
 
 at::Tensor RunLlamaBlock(const LlamaBlock& block, const at::Tensor& x) {
   const at::Tensor input = x.contiguous();
-  switch (input.scalar_type()) {
-    case at::kFloat:
-      return Run<float>(block, input);
-    case at::kDouble:
-      return Run<double>(block, input);
-    default:
-      throw std::invalid_argument("a block of a Llama takes float or double");
-  }
+  return RunNode<LlamaBlockNode>(input.scalar_type(), input, block, input);
 }
 
 }  // namespace stagecoach::worker::kernels
