@@ -1,19 +1,18 @@
 #include "stage_worker/engine/synthetic/synthetic_engine.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <map>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/sha256.h"
 #include "base/status.h"
 #include "job/model_shape.h"
 #include "memory/category.h"
 #include "stage_worker/engine/step_protocol.h"
 #include "stage_worker/engine/synthetic/checksum.h"
+#include "stage_worker/engine/synthetic/synthetic_parameters.h"
 #include "stage_worker/engine/synthetic/synthetic_tensor.h"
 
 namespace stagecoach::worker {
@@ -31,47 +30,13 @@ Action Act(ActionKind kind, StageIndex stage, MicrobatchIndex microbatch) {
   return action;
 }
 
-memory::Tag TagOf(memory::Category category, StageIndex stage = StageIndex(-1),
-                  MicrobatchIndex microbatch = MicrobatchIndex(-1)) {
+memory::Tag ActivationOf(StageIndex stage, MicrobatchIndex microbatch) {
   memory::Tag tag;
-  tag.category = category;
+  tag.category = memory::Category::kActivation;
   tag.stage = stage;
   tag.microbatch = microbatch;
   return tag;
 }
-
-// One number, as a parameter or a tied gradient on the wire.
-TensorDescriptor OneNumber() {
-  TensorDescriptor descriptor;
-  descriptor.dtype = DType::kInt64;
-  descriptor.shape = {1};
-  return descriptor;
-}
-
-uint64_t Get(const TensorPtr& tensor) {
-  uint64_t number = 0;
-  std::memcpy(&number, tensor->data(), sizeof(number));
-  return number;
-}
-
-void Set(const TensorPtr& tensor, uint64_t number) {
-  std::memcpy(tensor->bytes(), &number, sizeof(number));
-}
-
-uint64_t Bits(double number) {
-  uint64_t bits = 0;
-  std::memcpy(&bits, &number, sizeof(bits));
-  return bits;
-}
-
-// A parameter of one number.
-struct Leaf {
-  std::string name;
-  int64_t global_index = 0;
-  TensorPtr value;
-  TensorPtr gradient;
-  TensorPtr optimizer;  // a hash of all gradients so far
-};
 
 // What a stage keeps of a microbatch between its forward and its backward.
 struct Kept {
@@ -124,7 +89,6 @@ class SyntheticEngine final : public StageEngine {
  private:
   using Key = std::pair<StageIndex, MicrobatchIndex>;
 
-  absl::StatusOr<Leaf> NewLeaf(const std::string& name, int64_t global_index);
   absl::Status Before(const Action& action, size_t tensors);
   absl::StatusOr<TokenBatch> ReadData(const StageAssignment& stage,
                                       MicrobatchIndex microbatch);
@@ -147,9 +111,6 @@ class SyntheticEngine final : public StageEngine {
                              const TensorPtr& gradient) const;
   void AddWeightGradient(const Action& action);
   std::vector<MicrobatchLoss> Losses() const;
-  absl::StatusOr<Leaf*> Tied(bool owner, absl::string_view call);
-  StateTensor CopyOf(const std::string& name, const TensorPtr& source) const;
-  std::vector<Leaf*> Leaves();
 
   const SyntheticOptions synthetic_;
   memory::AccountingAllocator* const allocator_;
@@ -157,9 +118,7 @@ class SyntheticEngine final : public StageEngine {
   const TensorDescriptor boundary_;
   StepProtocol protocol_;
   DataSource* evaluation_data_ = nullptr;
-  std::map<StageIndex, Leaf> weights_;
-  std::unique_ptr<Leaf> tied_owner_;
-  std::unique_ptr<Leaf> tied_copy_;
+  SyntheticParameters parameters_;
   std::map<Key, Kept> kept_;
   std::map<MicrobatchIndex, double> losses_;
   int outputs_made_ = 0;
@@ -189,29 +148,8 @@ SyntheticEngine::SyntheticEngine(const SyntheticOptions& synthetic,
       allocator_(allocator),
       options_(options),
       boundary_(Boundary(synthetic, options)),
-      protocol_(ProtocolOptions(options)) {}
-
-absl::StatusOr<Leaf> SyntheticEngine::NewLeaf(const std::string& name,
-                                              int64_t global_index) {
-  using memory::Category;
-  const TensorDescriptor one = OneNumber();
-  Leaf leaf;
-  leaf.name = name;
-  leaf.global_index = global_index;
-  SC_ASSIGN_OR_RETURN(
-      leaf.value,
-      SyntheticTensor::Allocate(one, TagOf(Category::kParameter), allocator_));
-  SC_ASSIGN_OR_RETURN(
-      leaf.gradient,
-      SyntheticTensor::Allocate(one, TagOf(Category::kGradient), allocator_));
-  SC_ASSIGN_OR_RETURN(
-      leaf.optimizer,
-      SyntheticTensor::Allocate(one, TagOf(Category::kOptimizer), allocator_));
-  Set(leaf.optimizer, 0);
-  Set(leaf.value, Mix(static_cast<uint64_t>(options_.spec.seed),
-                      static_cast<uint64_t>(global_index)));
-  return leaf;
-}
+      protocol_(ProtocolOptions(options)),
+      parameters_(allocator, options_) {}
 
 absl::Status SyntheticEngine::Build() {
   if (boundary_.bytes() == 0) {
@@ -219,22 +157,7 @@ absl::Status SyntheticEngine::Build() {
         absl::StrCat("the boundary between stages, ", boundary_.ToString(),
                      ", has no bytes"));
   }
-  // The tied parameter's copy begins with the owner's value.
-  const auto new_tied = [this](std::unique_ptr<Leaf>* leaf) {
-    auto made = NewLeaf("embedding.weight", 0);
-    if (made.ok()) *leaf = std::make_unique<Leaf>(std::move(made).value());
-    return made.status();
-  };
-  const bool tied = options_.spec.model.tie_embeddings;
-  for (const StageAssignment& stage : options_.stages) {
-    SC_ASSIGN_OR_RETURN(
-        weights_[stage.stage],
-        NewLeaf(absl::StrCat("stage.", stage.stage.value(), ".weight"),
-                stage.stage.value() + 1));
-    if (tied && stage.first) SC_RETURN_IF_ERROR(new_tied(&tied_owner_));
-    if (tied && stage.last) SC_RETURN_IF_ERROR(new_tied(&tied_copy_));
-  }
-  return absl::OkStatus();
+  return parameters_.Build();
 }
 
 absl::StatusOr<TensorRef> SyntheticEngine::Adopt(
@@ -250,9 +173,7 @@ absl::Status SyntheticEngine::BeginStep(StepIndex step, int64_t target_tokens) {
   SC_RETURN_IF_ERROR(protocol_.Begin(step, target_tokens));
   kept_.clear();
   losses_.clear();
-  for (auto& [stage, leaf] : weights_) Set(leaf.gradient, 0);
-  if (tied_owner_ != nullptr) Set(tied_owner_->gradient, 0);
-  if (tied_copy_ != nullptr) Set(tied_copy_->gradient, 0);
+  parameters_.ZeroGradients();
   return absl::OkStatus();
 }
 
@@ -273,8 +194,7 @@ absl::StatusOr<TokenBatch> SyntheticEngine::ReadData(
 absl::StatusOr<TensorPtr> SyntheticEngine::NewBoundary(
     StageIndex stage, MicrobatchIndex microbatch) {
   auto tensor = SyntheticTensor::Allocate(
-      boundary_, TagOf(memory::Category::kActivation, stage, microbatch),
-      allocator_);
+      boundary_, ActivationOf(stage, microbatch), allocator_);
   if (tensor.ok()) return tensor;
   return Annotate(tensor.status(), protocol_.Place(stage, microbatch));
 }
@@ -302,14 +222,7 @@ uint64_t SyntheticEngine::KeyOf(const StageAssignment& stage,
   uint64_t key = Mix(static_cast<uint64_t>(stage.stage.value()),
                      static_cast<uint64_t>(protocol_.step().value()));
   key = Mix(key, static_cast<uint64_t>(microbatch.value()));
-  key = Mix(key, Get(weights_.at(stage.stage).value));
-  if (stage.first && tied_owner_ != nullptr) {
-    key = Mix(key, Get(tied_owner_->value));
-  }
-  if (stage.last && tied_copy_ != nullptr) {
-    key = Mix(key, Get(tied_copy_->value));
-  }
-  return key;
+  return parameters_.MixedInto(key, stage);
 }
 
 // The first stage makes its input from the samples.
@@ -412,21 +325,11 @@ absl::StatusOr<std::vector<TensorRef>> SyntheticEngine::InputGradient(
   return input_gradients;
 }
 
-// The stage's own weight feels the order of the microbatches, as floating-point
-// sums do; the tied parameter, whose parts meet in another way, does not.
 void SyntheticEngine::AddWeightGradient(const Action& action) {
   const Key key(action.stage, action.microbatch);
-  const uint64_t part = kept_[key].weight_gradient;
+  parameters_.AddGradient(*protocol_.Find(action.stage).value(),
+                          kept_[key].weight_gradient);
   kept_.erase(key);
-  const TensorPtr& gradient = weights_.at(action.stage).gradient;
-  Set(gradient, Mix(Get(gradient), part));
-  const StageAssignment* const held = protocol_.Find(action.stage).value();
-  if (held->first && tied_owner_ != nullptr) {
-    Set(tied_owner_->gradient, Get(tied_owner_->gradient) + part);
-  }
-  if (held->last && tied_copy_ != nullptr) {
-    Set(tied_copy_->gradient, Get(tied_copy_->gradient) + part);
-  }
 }
 
 absl::StatusOr<std::vector<TensorRef>> SyntheticEngine::Backward(
@@ -488,54 +391,24 @@ std::string SyntheticEngine::RetainingOp(StageIndex stage,
   return "";
 }
 
-absl::StatusOr<Leaf*> SyntheticEngine::Tied(bool owner,
-                                            absl::string_view call) {
-  SC_RETURN_IF_ERROR(protocol_.CheckRunning(call));
-  Leaf* const leaf = owner ? tied_owner_.get() : tied_copy_.get();
-  if (leaf != nullptr) return leaf;
-  return absl::FailedPreconditionError(absl::StrCat(
-      call, ": this worker does not hold that leaf of a tied parameter"));
-}
-
 absl::Status SyntheticEngine::ReduceTiedLocally() {
-  SC_ASSIGN_OR_RETURN(Leaf* const first, Tied(true, "ReduceTiedLocally"));
-  SC_ASSIGN_OR_RETURN(Leaf* const last, Tied(false, "ReduceTiedLocally"));
-  Set(first->gradient, Get(first->gradient) + Get(last->gradient));
-  Set(last->gradient, Get(first->gradient));
-  return absl::OkStatus();
+  SC_RETURN_IF_ERROR(protocol_.CheckRunning("ReduceTiedLocally"));
+  return parameters_.ReduceTiedLocally();
 }
 
 absl::StatusOr<TensorRef> SyntheticEngine::CopyTiedGradient() {
-  SC_ASSIGN_OR_RETURN(Leaf* const leaf,
-                      Tied(tied_owner_ != nullptr, "CopyTiedGradient"));
-  SC_ASSIGN_OR_RETURN(
-      TensorPtr copy,
-      SyntheticTensor::Allocate(OneNumber(), TagOf(memory::Category::kWireSend),
-                                allocator_));
-  Set(copy, Get(leaf->gradient));
-  return TensorRef(std::move(copy));
-}
-
-absl::StatusOr<uint64_t> TiedNumber(const TensorRef& tensor) {
-  const auto number = std::dynamic_pointer_cast<SyntheticTensor>(tensor);
-  if (number == nullptr || !(number->descriptor() == OneNumber())) {
-    return absl::InvalidArgumentError("not a tied gradient of this engine");
-  }
-  return Get(number);
+  SC_RETURN_IF_ERROR(protocol_.CheckRunning("CopyTiedGradient"));
+  return parameters_.CopyTiedGradient();
 }
 
 absl::Status SyntheticEngine::AddTiedGradient(const TensorRef& other) {
-  SC_ASSIGN_OR_RETURN(Leaf* const leaf, Tied(true, "AddTiedGradient"));
-  SC_ASSIGN_OR_RETURN(const uint64_t number, TiedNumber(other));
-  Set(leaf->gradient, Get(leaf->gradient) + number);
-  return absl::OkStatus();
+  SC_RETURN_IF_ERROR(protocol_.CheckRunning("AddTiedGradient"));
+  return parameters_.AddTiedGradient(other);
 }
 
 absl::Status SyntheticEngine::SetTiedGradient(const TensorRef& sum) {
-  SC_ASSIGN_OR_RETURN(Leaf* const leaf, Tied(false, "SetTiedGradient"));
-  SC_ASSIGN_OR_RETURN(const uint64_t number, TiedNumber(sum));
-  Set(leaf->gradient, number);
-  return absl::OkStatus();
+  SC_RETURN_IF_ERROR(protocol_.CheckRunning("SetTiedGradient"));
+  return parameters_.SetTiedGradient(sum);
 }
 
 absl::Status SyntheticEngine::BeginEvaluation(StepIndex step, DataSource* data,
@@ -568,31 +441,13 @@ absl::StatusOr<GradientReport> SyntheticEngine::FinishGradients() {
   SC_RETURN_IF_ERROR(protocol_.Finish());
   GradientReport report;
   report.losses = Losses();
-  const auto add = [&report](const Leaf& leaf) {
-    ParameterNorm norm;
-    norm.global_index = leaf.global_index;
-    norm.squared = ToUnit(Get(leaf.gradient));
-    report.norms.push_back(norm);
-  };
-  if (tied_owner_ != nullptr) add(*tied_owner_);
-  for (const auto& [stage, leaf] : weights_) add(leaf);
+  report.norms = parameters_.Norms();
   return report;
 }
 
 absl::Status SyntheticEngine::ApplyUpdate(const UpdateOptions& options) {
   SC_RETURN_IF_ERROR(protocol_.Update(options.step));
-  const auto update = [&options](const Leaf& leaf) {
-    // The optimizer's state counts, as Adam's does.
-    uint64_t value = Mix(Get(leaf.value), Get(leaf.gradient));
-    value = Mix(value, Get(leaf.optimizer));
-    value = Mix(value, Bits(options.clip_factor));
-    value = Mix(value, Bits(options.learning_rate));
-    Set(leaf.value, value);
-    Set(leaf.optimizer, Mix(Get(leaf.optimizer), Get(leaf.gradient)));
-  };
-  for (const auto& [stage, leaf] : weights_) update(leaf);
-  if (tied_owner_ != nullptr) update(*tied_owner_);
-  if (tied_copy_ != nullptr) update(*tied_copy_);
+  parameters_.Update(options);
   return absl::OkStatus();
 }
 
@@ -604,70 +459,19 @@ void SyntheticEngine::Drop() {
 
 absl::StatusOr<std::vector<ParameterDigest>>
 SyntheticEngine::DigestParameters() {
-  std::vector<ParameterDigest> digests;
-  const auto add = [&digests](const Leaf& leaf) {
-    Sha256 sha256;
-    sha256.Update(leaf.value->data(), leaf.value->size_bytes());
-    ParameterDigest digest;
-    digest.name = leaf.name;
-    digest.descriptor = leaf.value->descriptor();
-    digest.sha256 = sha256.FinishHex();
-    digests.push_back(std::move(digest));
-  };
-  if (tied_owner_ != nullptr) add(*tied_owner_);
-  for (const auto& [stage, leaf] : weights_) add(leaf);
-  return digests;
-}
-
-StateTensor SyntheticEngine::CopyOf(const std::string& name,
-                                    const TensorPtr& source) const {
-  auto number = std::make_shared<uint64_t>(Get(source));
-  StateTensor tensor;
-  tensor.name = name;
-  tensor.descriptor = source->descriptor();
-  tensor.data = std::shared_ptr<const void>(number, number.get());
-  return tensor;
+  return parameters_.Digests();
 }
 
 absl::StatusOr<std::vector<StageState>> SyntheticEngine::ExportState() {
-  std::vector<StageState> states;
-  for (const StageAssignment& stage : options_.stages) {
-    StageState state;
-    state.stage = stage;
-    const auto add = [&](const Leaf& leaf) {
-      state.parameters.push_back(CopyOf(leaf.name, leaf.value));
-      state.optimizer.push_back(CopyOf(leaf.name + ".exp_avg", leaf.optimizer));
-    };
-    if (stage.first && tied_owner_ != nullptr) add(*tied_owner_);
-    add(weights_.at(stage.stage));
-    states.push_back(std::move(state));
-  }
-  return states;
-}
-
-std::vector<Leaf*> SyntheticEngine::Leaves() {
-  std::vector<Leaf*> leaves;
-  for (auto& [stage, leaf] : weights_) leaves.push_back(&leaf);
-  if (tied_owner_ != nullptr) leaves.push_back(tied_owner_.get());
-  if (tied_copy_ != nullptr) leaves.push_back(tied_copy_.get());
-  return leaves;
+  return parameters_.ExportState();
 }
 
 absl::Status SyntheticEngine::ImportParameters(const StateReader& read) {
-  for (Leaf* leaf : Leaves()) {
-    SC_RETURN_IF_ERROR(
-        read(leaf->name, leaf->value->descriptor(), leaf->value->bytes()));
-  }
-  return absl::OkStatus();
+  return parameters_.ImportParameters(read);
 }
 
 absl::Status SyntheticEngine::ImportOptimizer(const StateReader& read) {
-  for (Leaf* leaf : Leaves()) {
-    SC_RETURN_IF_ERROR(read(leaf->name + ".exp_avg",
-                            leaf->optimizer->descriptor(),
-                            leaf->optimizer->bytes()));
-  }
-  return absl::OkStatus();
+  return parameters_.ImportOptimizer(read);
 }
 
 }  // namespace
