@@ -8,16 +8,17 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <random>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "tests/cluster/cluster.h"
+#include "tests/cluster/disturbed_job.h"
 
 namespace stagecoach::testing {
 namespace {
@@ -26,88 +27,14 @@ using nlohmann::json;
 
 constexpr int kEverySteps = 2;
 
-int FromEnvironment(const char* name, int otherwise) {
-  const char* text = std::getenv(name);
-  int value = 0;
-  return text != nullptr && absl::SimpleAtoi(text, &value) ? value : otherwise;
-}
-
-// Actions are slow, so that a step lasts for some tenths of a second.
-std::vector<Cluster::WorkerSpec> SlowWorkers(int count) {
-  Cluster::WorkerSpec worker;
-  worker.binary = FaultyWorkerBinary();
-  worker.environment = {{"SLOW_ACTION_MS", "20"}};
-  return std::vector<Cluster::WorkerSpec>(static_cast<size_t>(count), worker);
-}
-
-TinyJob Job(int steps) {
-  TinyJob job;
-  job.layers = 2;
-  job.hidden = 16;
-  job.heads = 2;
-  job.sequence = 8;
-  job.microbatches = 4;
-  job.microbatch_size = 1;
-  job.workers = 2;
-  job.steps = steps;
+TinyJob RecoveringJob(int steps) {
+  TinyJob job = TwoStageJob(steps);
   job.max_failures = 3;
   return job;
 }
 
-class RecoveryTest : public ::testing::Test {
+class RecoveryTest : public DisturbedJobTest {
  protected:
-  RecoveryTest() { folder_.Write("text.txt", SampleText()); }
-  std::string Spec(const TinyJob& job) {
-    return folder_.Write("job.toml", job.ToToml("text.txt"));
-  }
-  std::vector<std::string> Checkpoints() const {
-    return {absl::StrCat("checkpoint.directory=\"", folder_.path(),
-                         "/checkpoints\""),
-            absl::StrCat("checkpoint.every_steps=", kEverySteps)};
-  }
-  static json Undisturbed(const std::string& spec) {
-    auto cluster = Cluster::Start(2).value();
-    return cluster->RunJob(spec);
-  }
-  static json Show(const Cluster& cluster, const std::string& id) {
-    return cluster.Command({"job", "show", id}).json;
-  }
-  // Asks again and again until `done` says yes of the job's document, which is
-  // returned; null after two minutes.
-  template <typename Condition>
-  static json WaitUntil(const Cluster& cluster, const std::string& id,
-                        const Condition& done) {
-    const absl::Time deadline = absl::Now() + absl::Seconds(120);
-    while (absl::Now() < deadline) {
-      json job = Show(cluster, id);
-      if (job.is_object() && done(job)) return job;
-    }
-    return nullptr;
-  }
-  static bool WaitForStep(const Cluster& cluster, const std::string& id,
-                          size_t steps) {
-    return !WaitUntil(cluster, id, [steps](const json& job) {
-              return job["steps"].size() >= steps;
-            }).is_null();
-  }
-  static json Finished(const Cluster& cluster, const std::string& id) {
-    cluster.Command({"job", "wait", id});
-    return Show(cluster, id);
-  }
-  static bool WaitForIdle(const Cluster& cluster, size_t count) {
-    const absl::Time deadline = absl::Now() + absl::Seconds(120);
-    while (absl::Now() < deadline) {
-      const json list = cluster.Command({"worker", "list"}).json;
-      if (!list.is_object()) continue;
-      const json& workers = list["workers"];
-      if (std::count_if(workers.begin(), workers.end(), [](const json& worker) {
-            return worker["state"] == "IDLE";
-          }) == static_cast<int64_t>(count)) {
-        return true;
-      }
-    }
-    return false;
-  }
   // The process that `client` started with `--name NAME`; -1: none.
   static pid_t ChildNamed(pid_t client, const std::string& name) {
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -123,21 +50,6 @@ class RecoveryTest : public ::testing::Test {
     }
     return -1;
   }
-  // The same training, step by step and bit by bit.
-  static void ExpectSame(const json& job, const json& expected) {
-    ASSERT_TRUE(job.is_object());
-    ASSERT_EQ(expected["state"], "SUCCEEDED") << expected.dump(1);
-    ASSERT_EQ(job["state"], "SUCCEEDED") << job.dump(1);
-    ASSERT_EQ(job["steps"].size(), expected["steps"].size());
-    for (size_t i = 0; i < job["steps"].size(); ++i) {
-      for (const char* key :
-           {"step", "loss", "grad_norm", "learning_rate", "skipped"}) {
-        EXPECT_EQ(job["steps"][i][key], expected["steps"][i][key])
-            << key << " of step " << i;
-      }
-    }
-    EXPECT_EQ(job["parameters_sha256"], expected["parameters_sha256"]);
-  }
   // The checkpoint of a boundary is under way until the next one at most, where
   // the job waits for it.
   static void ExpectFewStepsRedone(const json& job) {
@@ -148,8 +60,6 @@ class RecoveryTest : public ::testing::Test {
       EXPECT_LE(redone, 2 * kEverySteps) << recovery.dump();
     }
   }
-
-  TemporaryFolder folder_;
 };
 
 TEST_F(RecoveryTest, AJobGoesOnThroughManyDeathsOfItsWorkers) {
@@ -157,14 +67,14 @@ TEST_F(RecoveryTest, AJobGoesOnThroughManyDeathsOfItsWorkers) {
   const int seed = FromEnvironment("RECOVERY_SEED", 1);
   std::cout << "seed " << seed << ", " << kills << " kills" << std::endl;
   std::mt19937 random(static_cast<uint32_t>(seed));
-  TinyJob job = Job(10 + 12 * kills);
+  TinyJob job = RecoveringJob(10 + 12 * kills);
   // Also one that hits a job which has not got anywhere since the last.
   job.max_failures = 2 * kills;
-  const std::string spec = Spec(job);
+  const std::string spec = WriteSpec(job);
   const json expected = Undisturbed(spec);
 
-  auto cluster = Cluster::Start(SlowWorkers(2)).value();
-  std::vector<std::string> settings = Checkpoints();
+  auto cluster = Cluster::Start(SlowWorkers(2, 20)).value();
+  std::vector<std::string> settings = Checkpoints(kEverySteps);
   settings.push_back(absl::StrCat("recovery.no_progress=", kills + 1));
   const std::string id = cluster->Submit(spec, settings);
   std::vector<double> seconds;
@@ -210,10 +120,10 @@ TEST_F(RecoveryTest, AJobGoesOnThroughManyDeathsOfItsWorkers) {
 }
 
 TEST_F(RecoveryTest, OnlyStepsSinceTheLastCheckpointAreDoneAgain) {
-  const std::string spec = Spec(Job(20));
+  const std::string spec = WriteSpec(RecoveringJob(20));
   const json expected = Undisturbed(spec);
-  auto cluster = Cluster::Start(SlowWorkers(2)).value();
-  const std::string id = cluster->Submit(spec, Checkpoints());
+  auto cluster = Cluster::Start(SlowWorkers(2, 20)).value();
+  const std::string id = cluster->Submit(spec, Checkpoints(kEverySteps));
   const json before = WaitUntil(*cluster, id, [](const json& job) {
     return job.contains("checkpoint") && job["checkpoint"]["step"] >= 4;
   });
@@ -235,9 +145,9 @@ TEST_F(RecoveryTest, OnlyStepsSinceTheLastCheckpointAreDoneAgain) {
 
 // With a spare, and without checkpoints.
 TEST_F(RecoveryTest, AStoppedWorkerIsReplacedAndComesBackAsASpare) {
-  const std::string spec = Spec(Job(6));
+  const std::string spec = WriteSpec(RecoveringJob(6));
   const json expected = Undisturbed(spec);
-  auto cluster = Cluster::Start(SlowWorkers(3)).value();
+  auto cluster = Cluster::Start(SlowWorkers(3, 20)).value();
   ASSERT_TRUE(WaitForIdle(*cluster, 3)) << cluster->Logs();
   const std::string id = cluster->Submit(spec);
   ASSERT_TRUE(WaitForStep(*cluster, id, 2)) << cluster->Logs();
@@ -262,9 +172,9 @@ TEST_F(RecoveryTest, AStoppedWorkerIsReplacedAndComesBackAsASpare) {
 }
 
 TEST_F(RecoveryTest, AJobWithTooManyFailuresNamesTheLast) {
-  auto cluster = Cluster::Start(SlowWorkers(2)).value();
-  const std::string id =
-      cluster->Submit(Spec(Job(1000)), {"recovery.max_failures=1"});
+  auto cluster = Cluster::Start(SlowWorkers(2, 20)).value();
+  const std::string id = cluster->Submit(WriteSpec(RecoveringJob(1000)),
+                                         {"recovery.max_failures=1"});
   ASSERT_TRUE(WaitForStep(*cluster, id, 1)) << cluster->Logs();
   cluster->KillWorker(0);
   ASSERT_TRUE(cluster->RestartWorker(0).ok());
@@ -286,18 +196,16 @@ TEST_F(RecoveryTest, AJobWithTooManyFailuresNamesTheLast) {
 }
 
 TEST_F(RecoveryTest, ALocalRunStartsADeadWorkerAgain) {
-  const std::string spec = Spec(Job(12));
+  const std::string spec = WriteSpec(RecoveringJob(12));
   const json expected = Undisturbed(spec);
-  const std::string log = folder_.path() + "/stderr";
-  auto client = StartClient({"run", spec, "--local", "-o", "json"}, log,
-                            {{"STAGECOACH_WORKER_BINARY", FaultyWorkerBinary()},
-                             {"SLOW_ACTION_MS", "30"},
-                             {"TMPDIR", folder_.path()}})
-                    .value();
-  const auto said = [&log](const std::string& text) {
-    std::ifstream file(log);
-    const std::string all((std::istreambuf_iterator<char>(file)), {});
-    return all.find(text) != std::string::npos;
+  auto client =
+      StartClient({"run", spec, "--local", "-o", "json"}, folder() + "/stderr",
+                  {{"STAGECOACH_WORKER_BINARY", FaultyWorkerBinary()},
+                   {"SLOW_ACTION_MS", "30"},
+                   {"TMPDIR", folder()}})
+          .value();
+  const auto said = [this](const std::string& text) {
+    return absl::StrContains(ReadFile("stderr"), text);
   };
   const absl::Time deadline = absl::Now() + absl::Seconds(120);
   while (absl::Now() < deadline && !said("step")) {

@@ -8,9 +8,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <random>
 
 #include "absl/strings/match.h"
@@ -19,82 +16,12 @@
 #include "absl/time/clock.h"
 #include "base/failpoint.h"
 #include "tests/cluster/cluster.h"
+#include "tests/cluster/disturbed_job.h"
 
 namespace stagecoach::testing {
 namespace {
 
-int FromEnvironment(const char* name, int otherwise) {
-  const char* text = std::getenv(name);
-  int value = 0;
-  return text != nullptr && absl::SimpleAtoi(text, &value) ? value : otherwise;
-}
-
-// Actions are slow, so that a step lasts for a tenth of a second or so.
-std::vector<Cluster::WorkerSpec> SlowWorkers(int count, int milliseconds) {
-  Cluster::WorkerSpec worker;
-  worker.binary = FaultyWorkerBinary();
-  worker.environment = {{"SLOW_ACTION_MS", absl::StrCat(milliseconds)}};
-  return std::vector<Cluster::WorkerSpec>(static_cast<size_t>(count), worker);
-}
-
-TinyJob Job(int steps) {
-  TinyJob job;
-  job.layers = 2;
-  job.hidden = 16;
-  job.heads = 2;
-  job.sequence = 8;
-  job.microbatches = 4;
-  job.microbatch_size = 1;
-  job.workers = 2;
-  job.steps = steps;
-  return job;
-}
-
-class RestartTest : public ::testing::Test {
- protected:
-  RestartTest() { folder_.Write("text.txt", SampleText()); }
-  std::string Spec(const TinyJob& job) {
-    return folder_.Write("job.toml", job.ToToml("text.txt"));
-  }
-  // What an undisturbed cluster of fast workers makes of it.
-  nlohmann::json Undisturbed(const std::string& spec) {
-    auto cluster = Cluster::Start(2).value();
-    return cluster->RunJob(spec);
-  }
-  static size_t StepsOf(const Cluster& cluster, const std::string& id) {
-    const nlohmann::json job = cluster.Command({"job", "show", id}).json;
-    return job.is_object() ? job["steps"].size() : 0;
-  }
-  static bool WaitForStep(const Cluster& cluster, const std::string& id,
-                          size_t steps) {
-    const absl::Time deadline = absl::Now() + absl::Seconds(120);
-    while (absl::Now() < deadline) {
-      if (StepsOf(cluster, id) >= steps) return true;
-    }
-    return false;
-  }
-  std::string ReadStderr(const std::string& name) const {
-    std::ifstream file(folder_.path() + "/" + name);
-    return std::string((std::istreambuf_iterator<char>(file)), {});
-  }
-  // The same training, step by step and bit by bit.
-  static void ExpectSame(const nlohmann::json& job,
-                         const nlohmann::json& expected) {
-    ASSERT_TRUE(job.is_object());
-    ASSERT_EQ(job["state"], "SUCCEEDED") << job.dump(1);
-    ASSERT_EQ(job["steps"].size(), expected["steps"].size());
-    for (size_t i = 0; i < job["steps"].size(); ++i) {
-      for (const char* key :
-           {"step", "loss", "grad_norm", "learning_rate", "skipped"}) {
-        EXPECT_EQ(job["steps"][i][key], expected["steps"][i][key])
-            << key << " of step " << i;
-      }
-    }
-    EXPECT_EQ(job["parameters_sha256"], expected["parameters_sha256"]);
-  }
-
-  TemporaryFolder folder_;
-};
+class RestartTest : public DisturbedJobTest {};
 
 TEST_F(RestartTest, AJobGoesOnThroughManyDeathsOfItsCoordinator) {
   const int kills = FromEnvironment("RESTART_KILLS", 8);
@@ -102,7 +29,7 @@ TEST_F(RestartTest, AJobGoesOnThroughManyDeathsOfItsCoordinator) {
   std::cout << "seed " << seed << ", " << kills << " kills" << std::endl;
   std::mt19937 random(static_cast<uint32_t>(seed));
   // More steps than the kills leave time for.
-  const std::string spec = Spec(Job(20 + 12 * kills));
+  const std::string spec = WriteSpec(TwoStageJob(20 + 12 * kills));
   const nlohmann::json expected = Undisturbed(spec);
   ASSERT_EQ(expected["state"], "SUCCEEDED") << expected.dump(1);
 
@@ -112,10 +39,10 @@ TEST_F(RestartTest, AJobGoesOnThroughManyDeathsOfItsCoordinator) {
   // One client follows the job through it all.
   auto follower = StartClient(
       {"--endpoint", cluster->address(), "-o", "json", "job", "wait", id},
-      folder_.path() + "/follower");
+      folder() + "/follower");
   ASSERT_TRUE(follower.ok()) << follower.status();
   const absl::Time deadline = absl::Now() + absl::Seconds(60);
-  while (ReadStderr("follower").empty() && absl::Now() < deadline) {
+  while (ReadFile("follower").empty() && absl::Now() < deadline) {
   }
   std::vector<double> seconds;
   size_t before = 0;
@@ -133,7 +60,7 @@ TEST_F(RestartTest, AJobGoesOnThroughManyDeathsOfItsCoordinator) {
     if (!wait_for_progress) continue;
     ASSERT_TRUE(WaitForStep(*cluster, id, before + 1)) << cluster->Logs();
     seconds.push_back(absl::ToDoubleSeconds(absl::Now() - killed));
-    const nlohmann::json job = cluster->Command({"job", "show", id}).json;
+    const nlohmann::json job = Show(*cluster, id);
     if (!job.is_object()) continue;
     before = job["steps"].size();
     if (job["state"] != "RUNNING") break;
@@ -141,8 +68,8 @@ TEST_F(RestartTest, AJobGoesOnThroughManyDeathsOfItsCoordinator) {
   }
   EXPECT_GT(during_the_job, kills / 4);
   EXPECT_EQ(follower->Wait(absl::Minutes(5)).value_or(-1), 0)
-      << ReadStderr("follower") << cluster->Logs();
-  const nlohmann::json job = cluster->Command({"job", "show", id}).json;
+      << ReadFile("follower") << cluster->Logs();
+  const nlohmann::json job = Show(*cluster, id);
   ExpectSame(job, expected);
   std::sort(seconds.begin(), seconds.end());
   std::cout << "kill to the next step seen: p50 " << seconds[seconds.size() / 2]
@@ -154,7 +81,7 @@ TEST_F(RestartTest, AJobGoesOnThroughManyDeathsOfItsCoordinator) {
 
 TEST_F(RestartTest, ACancelSurvivesARestart) {
   auto cluster = Cluster::StartDurable(SlowWorkers(2, 5)).value();
-  const std::string id = cluster->Submit(Spec(Job(100000)));
+  const std::string id = cluster->Submit(WriteSpec(TwoStageJob(100000)));
   ASSERT_TRUE(WaitForStep(*cluster, id, 2)) << cluster->Logs();
   // A worker that cannot let go yet keeps the job from ending before the kill.
   ASSERT_TRUE(cluster->worker(1).Signal(SIGSTOP).ok());
@@ -165,13 +92,13 @@ TEST_F(RestartTest, ACancelSurvivesARestart) {
   EXPECT_EQ(cluster->Command({"job", "wait", id}).exit_code, 103)
       << cluster->Logs();
   // The workers are free for the next.
-  const nlohmann::json next = cluster->RunJob(Spec(Job(3)));
+  const nlohmann::json next = cluster->RunJob(WriteSpec(TwoStageJob(3)));
   EXPECT_EQ(next["state"], "SUCCEEDED") << cluster->Logs();
 }
 
 TEST_F(RestartTest, AFinishedJobIsRememberedAndTheDirectoryIsSound) {
   auto cluster = Cluster::StartDurable(SlowWorkers(2, 0)).value();
-  const nlohmann::json before = cluster->RunJob(Spec(Job(5)));
+  const nlohmann::json before = cluster->RunJob(WriteSpec(TwoStageJob(5)));
   ASSERT_EQ(before["state"], "SUCCEEDED") << cluster->Logs();
   cluster->KillCoordinator();
   SpawnOptions check;
@@ -210,9 +137,9 @@ TEST_P(CoordinatorFailpointTest, TheJobEndsWithTheSameBits) {
   // Some are reached only when a worker is lost, and once.
   const bool recovers = GetParam() == "coordinator.recovering" ||
                         GetParam() == "coordinator.rewound";
-  TinyJob job = Job(8);
+  TinyJob job = TwoStageJob(8);
   job.max_failures = recovers ? 1 : 0;
-  const std::string spec = Spec(job);
+  const std::string spec = WriteSpec(job);
   const nlohmann::json expected = Undisturbed(spec);
   auto cluster = Cluster::StartDurable(
                      SlowWorkers(2, 30),
@@ -222,7 +149,7 @@ TEST_P(CoordinatorFailpointTest, TheJobEndsWithTheSameBits) {
   // It may die while it takes the job: the client asks again.
   auto client = StartClient({"--endpoint", cluster->address(), "-o", "json",
                              "job", "submit", spec},
-                            folder_.path() + "/submit")
+                            folder() + "/submit")
                     .value();
   if (recovers) {
     ASSERT_TRUE(WaitForStep(*cluster, "job-1", 2)) << cluster->Logs();
@@ -255,9 +182,9 @@ INSTANTIATE_TEST_SUITE_P(All, CoordinatorFailpointTest,
 
 // It dies there and is started again: the job ends as if it had not.
 TEST_P(WorkerFailpointTest, TheJobEndsWithTheSameBits) {
-  TinyJob job = Job(8);
+  TinyJob job = TwoStageJob(8);
   job.max_failures = 1;
-  const std::string spec = Spec(job);
+  const std::string spec = WriteSpec(job);
   const nlohmann::json expected = Undisturbed(spec);
   std::vector<Cluster::WorkerSpec> workers = SlowWorkers(2, 5);
   // Only the first worker completes checkpoints.
@@ -265,17 +192,14 @@ TEST_P(WorkerFailpointTest, TheJobEndsWithTheSameBits) {
   workers[static_cast<size_t>(victim)].environment.emplace_back(
       "STAGECOACH_FAILPOINT", GetParam());
   auto cluster = Cluster::StartDurable(workers).value();
-  const std::string id =
-      cluster->Submit(spec, {absl::StrCat("checkpoint.directory=\"",
-                                          folder_.path(), "/checkpoints\""),
-                             "checkpoint.every_steps=3"});
+  const std::string id = cluster->Submit(spec, Checkpoints(3));
   const auto died = cluster->worker(victim).Wait(absl::Seconds(60));
   ASSERT_TRUE(died.ok()) << GetParam() << " was not reached: " << died.status()
                          << cluster->Logs();
   EXPECT_EQ(*died, 128 + SIGKILL);
   ASSERT_TRUE(cluster->RestartWorker(victim).ok());
   cluster->Command({"job", "wait", id});
-  const nlohmann::json ended = cluster->Command({"job", "show", id}).json;
+  const nlohmann::json ended = Show(*cluster, id);
   ExpectSame(ended, expected);
   // Before it was registered no job was placed on it.
   EXPECT_EQ(ended["recoveries"].size(),
