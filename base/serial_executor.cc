@@ -30,12 +30,18 @@ SerialExecutor::~SerialExecutor() {
 }
 
 void SerialExecutor::Add(std::function<void()> task) {
-  {
-    MutexLock lock(&mu_);
-    if (stopping_) return;
-    tasks_.push_back(std::move(task));
-  }
-  wake_.NotifyOne();
+  if (Push(std::move(task))) wake_.NotifyOne();
+}
+
+void SerialExecutor::AddUnhurried(std::function<void()> task) {
+  Push(std::move(task));
+}
+
+bool SerialExecutor::Push(std::function<void()> task) {
+  MutexLock lock(&mu_);
+  if (stopping_) return false;
+  tasks_.push_back(std::move(task));
+  return true;
 }
 
 void SerialExecutor::Drain() {

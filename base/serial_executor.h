@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "base/mutex.h"
 
@@ -17,6 +18,11 @@ class Executor {
   virtual ~Executor() = default;
   // Never runs `task` before returning. Dropped after shutdown.
   virtual void Add(std::function<void()> task) = 0;
+  // As Add, for what can wait: runs no later than, and before, whatever is
+  // added next. Where much of it comes in, it costs no wake-up each.
+  virtual void AddUnhurried(std::function<void()> task) {
+    Add(std::move(task));
+  }
 };
 
 // One thread of its own. The destructor runs what was added before, then joins;
@@ -28,10 +34,13 @@ class SerialExecutor final : public Executor {
   ~SerialExecutor() override;
 
   void Add(std::function<void()> task) override SC_EXCLUDES(mu_);
+  void AddUnhurried(std::function<void()> task) override SC_EXCLUDES(mu_);
   // Waits until all tasks added before have run. Not from a task.
   void Drain() SC_EXCLUDES(mu_);
 
  private:
+  // False after shutdown.
+  bool Push(std::function<void()> task) SC_EXCLUDES(mu_);
   void Loop() SC_EXCLUDES(mu_);
 
   Mutex mu_;

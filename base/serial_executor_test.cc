@@ -55,6 +55,19 @@ TEST(SerialExecutorTest, DestructorRunsWhatWasAdded) {
   EXPECT_TRUE(ran);
 }
 
+TEST(SerialExecutorTest, WhatIsUnhurriedKeepsItsPlace) {
+  std::string ran;
+  {
+    SerialExecutor executor("test");
+    executor.AddUnhurried([&ran] { ran += 'a'; });
+    executor.Add([&ran] { ran += 'b'; });
+    executor.Drain();
+    EXPECT_EQ(ran, "ab");
+    executor.AddUnhurried([&ran] { ran += 'c'; });
+  }
+  EXPECT_EQ(ran, "abc");
+}
+
 TEST(SerialExecutorTest, TakesANameThatIsTooLong) {
   bool ran = false;
   SerialExecutor executor("a name longer than the kernel takes");

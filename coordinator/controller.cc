@@ -59,12 +59,17 @@ Controller::Controller(ControllerOptions options, Clock* clock,
       journal_(journal),
       last_tick_(clock->Now()) {}
 
-void Controller::Post(std::function<void()> task) {
-  executor_->Add([this, task = std::move(task)] {
+void Controller::Post(std::function<void()> task, Hurry hurry) {
+  auto run = [this, task = std::move(task)] {
     task();
     NotifyWatchers();
     OfferToReaders();
-  });
+  };
+  if (hurry == Hurry::kByTheNextTick) {
+    executor_->AddUnhurried(std::move(run));
+  } else {
+    executor_->Add(std::move(run));
+  }
 }
 
 absl::Status Controller::TryCommit(EventBody body) {
@@ -187,10 +192,13 @@ void Controller::OnConnected(std::shared_ptr<WorkerLink> link) {
 
 void Controller::OnMessage(std::shared_ptr<WorkerLink> link,
                            v1::WorkerMessage message) {
+  // Beats are most of what many idle workers send.
+  const Hurry hurry =
+      message.has_heartbeat() ? Hurry::kByTheNextTick : Hurry::kNow;
   // The link is kept so that its address stays the session's name.
-  Post([this, link = std::move(link), message = std::move(message)] {
-    HandleMessage(link.get(), message);
-  });
+  Post([this, link = std::move(link),
+        message = std::move(message)] { HandleMessage(link.get(), message); },
+       hurry);
 }
 
 void Controller::OnDisconnected(std::shared_ptr<WorkerLink> link) {

@@ -222,7 +222,8 @@ class Controller {
   };
 
   // controller.cc
-  void Post(std::function<void()> task);
+  enum class Hurry { kNow, kByTheNextTick };
+  void Post(std::function<void()> task, Hurry hurry = Hurry::kNow);
   absl::Time Now() const { return clock_->Now(); }
   // Of events and what is told to people; deadlines are in Now().
   absl::Time WallNow() const { return clock_->WallNow(); }
