@@ -17,6 +17,8 @@
 #include "base/ids.h"
 #include "base/serial_executor.h"
 #include "coordinator/cluster_state.h"
+#include "coordinator/controller_options.h"
+#include "coordinator/controller_records.h"
 #include "coordinator/failure.h"
 #include "coordinator/job_logs.h"
 #include "coordinator/job_reader.h"
@@ -33,65 +35,6 @@
 #include "stagecoach/v1/session.pb.h"
 
 namespace stagecoach::coordinator {
-
-// What is asked of a job's workers beside their figures.
-enum class MemoryQueryKind {
-  kStats,
-  kHeld,      // what is held for backwards
-  kSnapshot,  // that, and the bytes after each of the last actions
-  kResetPeak,
-};
-
-struct ControllerOptions {
-  // Greater in each life of the coordinator.
-  Term term{1};
-  absl::Duration heartbeat = absl::Milliseconds(500);
-  // Silence after which a worker is suspect, and after which it is lost.
-  absl::Duration suspect = absl::Seconds(2);
-  absl::Duration dead = absl::Seconds(6);
-  FailureGrace grace;
-  // A worker that does not let go of a job for so long counts as dead.
-  absl::Duration release_wait = absl::Seconds(5);
-  // A failed job waits for its workers' last figures, but not longer.
-  absl::Duration failed_wait = absl::Seconds(2);
-  absl::Duration memory_wait = absl::Seconds(1);
-  // A worker whose session ended is lost after so much silence, unless it comes
-  // back or its peers have lost it too. After a start of the coordinator its
-  // workers have `return_wait` to come back.
-  absl::Duration reconnect_wait = absl::Seconds(6);
-  absl::Duration return_wait = absl::Seconds(15);
-  // A job that lost a worker waits so long for another, then it ends.
-  absl::Duration recovery_wait = absl::Seconds(60);
-  // A connection that does not register for so long is ended.
-  absl::Duration register_wait = absl::Seconds(10);
-  // A worker whose heartbeats name another job than the one it was given, so
-  // long after it was given, has lost it.
-  absl::Duration hold_wait = absl::Seconds(5);
-  // What can be found out again is written to the journal after this time, or
-  // when there is so much of it.
-  absl::Duration flush_wait = absl::Seconds(1);
-  size_t flush_events = 16;
-  // Finished jobs beyond so many are forgotten, the oldest first.
-  size_t keep_jobs = 1000;
-  Planner planner = job::PlanJob;
-  // Called once, on the executor, if the controller stops because it cannot
-  // record what happens.
-  std::function<void(const absl::Status&)> on_failure;
-};
-
-// kInvalidArgument unless 0 < heartbeat < suspect < dead.
-absl::Status ValidateTimes(const ControllerOptions& options);
-
-// Messages that were refused because of their fence.
-struct FenceCounters {
-  int64_t stale_term = 0;
-  int64_t stale_epoch = 0;
-  int64_t stale_incarnation = 0;
-  int64_t unregistered = 0;  // before Register, or after the session's end
-};
-
-template <typename T>
-using Reply = std::function<void(absl::StatusOr<T>)>;
 
 // The coordinator's decisions: which worker is alive, which job runs where,
 // what each is told. Everything happens on one serial executor, which owns all
@@ -165,61 +108,10 @@ class Controller {
   const FenceCounters& refused() const { return refused_; }
 
  private:
-  struct Session {
-    std::shared_ptr<WorkerLink> link;
-    std::string worker;  // empty until it has registered
-    Incarnation incarnation;
-    absl::Time connected;
-    absl::Time last_heard;
-    std::optional<Position> position;  // in the current job
-  };
-  // A registered worker without a session.
-  struct Away {
-    absl::Time lost_at;  // if it stays away
-    std::optional<Position> position;
-    std::string reason;
-  };
-  // A placement and what is known against it.
-  struct Run {
-    explicit Run(JobRun placement) : run(std::move(placement)) {}
-    JobRun run;
-    absl::Time placed;           // or when a worker was last told to go on
-    int64_t recorded_steps = 0;  // they are in the journal
-    std::vector<FailureReport> reports;
-    absl::Time failed_deadline = absl::InfiniteFuture();
-    absl::Time release_deadline = absl::InfiniteFuture();
-  };
-  // A job that survived a failure and is not placed again yet.
-  struct Recovery {
-    RestoredPlans plans;  // empty: to be made again
-    // Set once the state to go on with is chosen.
-    absl::Time give_up = absl::InfiniteFuture();
-    bool is_ready() const { return give_up != absl::InfiniteFuture(); }
-  };
-  struct MemoryRequest {
-    std::string job_id;
-    std::set<std::string> asked;  // not answered yet
-    std::map<std::string, v1::WorkerMemory> answers;
-    absl::Time deadline;
-    Reply<v1::GetMemoryStatsResponse> reply;
-  };
-  struct MemoryWatch {
-    v1::GetMemoryStatsRequest request;
-    absl::Duration interval;
-    absl::Time due = absl::InfinitePast();
-    bool asking = false;
-    std::shared_ptr<MemoryWatcher> watcher;
-  };
-  struct ReaderRecord {
-    std::shared_ptr<JobReader> reader;
-    std::string job_id;
-  };
-  struct WatchRecord {
-    std::shared_ptr<JobWatcher> watcher;
-    int64_t next_step = 0;
-    int64_t revision = 0;
-    bool first = true;
-  };
+  using Session = WorkerSession;
+  using Away = AwayWorker;
+  using Run = PlacementRun;
+  using Recovery = PendingRecovery;
 
   // controller.cc
   enum class Hurry { kNow, kByTheNextTick };

@@ -21,36 +21,10 @@
 #include "stage_worker/peer_directory.h"
 #include "stage_worker/peer_service.h"
 #include "stage_worker/placement.h"
+#include "stage_worker/session_state.h"
 #include "stagecoach/v1/session.pb.h"
 
 namespace stagecoach::worker {
-
-// Life of a placement as the session sees it:
-//
-//   IDLE -> PROFILING -> PROFILED -> BUILDING (where the plan needs a profile)
-//   IDLE -> BUILDING -> BUILT -> CONNECTING -> READY <-> STEPPING
-//                                                |          |
-//                                                |      PREPARED
-//                                                |          |
-//                                            FINISHING <- READY (committed)
-//   READY -> BUILDING (another schedule, between two steps)
-//   any but IDLE -> FAILED (reported, waits for Abort)
-//   any but IDLE -> RELEASING -> IDLE
-enum class SessionState {
-  kIdle,
-  kProfiling,
-  kProfiled,
-  kBuilding,
-  kBuilt,
-  kConnecting,
-  kReady,
-  kStepping,
-  kPrepared,
-  kFinishing,
-  kFailed,
-  kReleasing,
-};
-const char* SessionStateName(SessionState state);
 
 struct SessionOptions {
   std::string worker;
@@ -126,7 +100,8 @@ class Session : public std::enable_shared_from_this<Session> {
   };
 
   bool PassesFence(const v1::CoordinatorMessage& message);
-  void OnWelcome(const v1::Welcome& welcome);
+
+  // session_placing.cc
   // Holds the epoch, and measures if it is this worker's turn.
   void OnProfile(const v1::Profile& profile, Epoch epoch);
   void OnProfiled(Epoch epoch,
@@ -136,10 +111,19 @@ class Session : public std::enable_shared_from_this<Session> {
   void OnBuilt(Epoch epoch, absl::StatusOr<std::shared_ptr<Placement>> built);
   void OnConnect();
   void OnReschedule(const v1::Reschedule& reschedule);
+  absl::StatusOr<PlacementOptions> OptionsOf(const v1::Assign& assign,
+                                             Epoch epoch);
+  transport::ControlChannelFactory ControlChannels() const;
+  absl::StatusOr<schedule::Schedule> ScheduleOf(const v1::Assign& assign);
+  // Receiving ends are open: tells the coordinator, and peers that ask.
+  void SendAssigned();
+
+  // session_steps.cc
   void OnStepBegin(const v1::StepBegin& begin);
   void OnStepDone(Epoch epoch, absl::StatusOr<v1::Prepared> prepared);
   void OnStepCommit(const v1::StepCommit& commit);
   void OnFinish(const v1::Finish& finish);
+
   // session_checkpoint.cc
   void OnWriteCheckpoint(const v1::WriteCheckpoint& write);
   void OnSealCheckpoint(const v1::SealCheckpoint& seal);
@@ -148,19 +132,23 @@ class Session : public std::enable_shared_from_this<Session> {
   void SendSealed(Epoch epoch, int64_t step,
                   const CheckpointWriter::Path& path);
   bool HoldsLivePlacement() const;
+
   // session_memory.cc
   void OnMemoryQuery(const v1::MemoryQuery& query);
   v1::WorkerMessage MemoryReportFor(const v1::MemoryQuery& query) const;
   void SendHeld(Epoch epoch, const v1::MemoryQuery& query,
                 const std::vector<HeldBytes>& held);
-  void OnLogAcknowledged(const v1::LogAcknowledged& acknowledged);
+
+  // session_failure.cc
   // The coordinator wants the placement gone.
   void OnAbort(const std::string& reason);
   // The placement cannot go on; tells the coordinator and stops it.
   void Fail(const absl::Status& status);
+  void SendReleased(const v1::WorkerMemory* memory);
 
   // session_resume.cc
   void Register();
+  void OnWelcome(const v1::Welcome& welcome);
   void Resume(const v1::Welcome& welcome);
   void KeepPrepared(const v1::Prepared& prepared);
   void KeepOutcome(const v1::StepCommit& commit);
@@ -172,19 +160,13 @@ class Session : public std::enable_shared_from_this<Session> {
   // Whether the engine's answer still concerns the placement held now.
   bool IsCurrent(Epoch epoch) const;
   void Send(v1::WorkerMessage message);
+  void OnLogAcknowledged(const v1::LogAcknowledged& acknowledged);
   void SendLog(JobLogs::Chunk chunk);
   void SendNextLog();
   // The rest of the job's log, before the message that lets go of the job.
   void SendRestOfLog();
   // A line of the job's log.
   void LogAboutJob(absl::string_view message) const;
-  void SendReleased(const v1::WorkerMemory* memory);
-  absl::StatusOr<PlacementOptions> OptionsOf(const v1::Assign& assign,
-                                             Epoch epoch);
-  transport::ControlChannelFactory ControlChannels() const;
-  absl::StatusOr<schedule::Schedule> ScheduleOf(const v1::Assign& assign);
-  // Receiving ends are open: tells the coordinator, and peers that ask.
-  void SendAssigned();
   // Runs `work` on the engine with the placement, then `done` here.
   template <typename Result>
   void OnEngine(std::function<Result(Placement&)> work,

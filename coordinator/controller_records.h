@@ -1,0 +1,101 @@
+#ifndef STAGECOACH_COORDINATOR_CONTROLLER_RECORDS_H_
+#define STAGECOACH_COORDINATOR_CONTROLLER_RECORDS_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/ids.h"
+#include "coordinator/failure.h"
+#include "coordinator/job_reader.h"
+#include "coordinator/job_run.h"
+#include "coordinator/links.h"
+#include "coordinator/restored_plans.h"
+#include "stagecoach/v1/memory.pb.h"
+
+// What the controller keeps of whom it talks with, beside its ClusterState:
+// nothing of it outlives the process.
+namespace stagecoach::coordinator {
+
+template <typename T>
+using Reply = std::function<void(absl::StatusOr<T>)>;
+
+// An open session of a worker.
+struct WorkerSession {
+  std::shared_ptr<WorkerLink> link;
+  std::string worker;  // empty until it has registered
+  Incarnation incarnation;
+  absl::Time connected;
+  absl::Time last_heard;
+  std::optional<Position> position;  // in the current job
+};
+
+// A registered worker without a session.
+struct AwayWorker {
+  absl::Time lost_at;  // if it stays away
+  std::optional<Position> position;
+  std::string reason;
+};
+
+// A placement and what is known against it.
+struct PlacementRun {
+  explicit PlacementRun(JobRun placement) : run(std::move(placement)) {}
+  JobRun run;
+  absl::Time placed;           // or when a worker was last told to go on
+  int64_t recorded_steps = 0;  // they are in the journal
+  std::vector<FailureReport> reports;
+  absl::Time failed_deadline = absl::InfiniteFuture();
+  absl::Time release_deadline = absl::InfiniteFuture();
+};
+
+// A job that survived a failure and is not placed again yet.
+struct PendingRecovery {
+  RestoredPlans plans;  // empty: to be made again
+  // Set once the state to go on with is chosen.
+  absl::Time give_up = absl::InfiniteFuture();
+  bool is_ready() const { return give_up != absl::InfiniteFuture(); }
+};
+
+// A question to the workers of a job, on its way.
+struct MemoryRequest {
+  std::string job_id;
+  std::set<std::string> asked;  // not answered yet
+  std::map<std::string, v1::WorkerMemory> answers;
+  absl::Time deadline;
+  Reply<v1::GetMemoryStatsResponse> reply;
+};
+
+// A client that asks again and again.
+struct MemoryWatch {
+  v1::GetMemoryStatsRequest request;
+  absl::Duration interval;
+  absl::Time due = absl::InfinitePast();
+  bool asking = false;
+  std::shared_ptr<MemoryWatcher> watcher;
+};
+
+// A client that reads a job's events or logs.
+struct ReaderRecord {
+  std::shared_ptr<JobReader> reader;
+  std::string job_id;
+};
+
+// A client that watches a job.
+struct WatchRecord {
+  std::shared_ptr<JobWatcher> watcher;
+  int64_t next_step = 0;
+  int64_t revision = 0;
+  bool first = true;
+};
+
+}  // namespace stagecoach::coordinator
+
+#endif  // STAGECOACH_COORDINATOR_CONTROLLER_RECORDS_H_
