@@ -55,6 +55,7 @@ JobRun::JobRun(std::string job_id, Epoch epoch, v1::JobSpec spec,
       prepared_(members_.size()),
       applied_(members_.size(), planned_->first_step),
       finished_(members_.size()),
+      secured_step_(planned_->first_step),
       first_step_(planned_->first_step),
       reports_(members_.size()) {
   for (size_t i = 0; i < members_.size(); ++i) {
@@ -340,7 +341,7 @@ absl::Status JobRun::Advance(absl::Time now, Output* output) {
       // may wait.
       return step_begun_ ? absl::OkStatus() : Advance(now, output);
     case Phase::kStepping:
-      return CommitStep(now, output);
+      return CommitMustWait() ? absl::OkStatus() : CommitStep(now, output);
     case Phase::kFinishing:
       return Succeed(output);
     case Phase::kResuming:

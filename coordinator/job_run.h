@@ -199,6 +199,9 @@ class JobRun {
   absl::Status OnCheckpointSealed(const v1::CheckpointSealed& sealed,
                                   absl::Time now, Output* output);
   bool CheckpointDue() const;
+  // The step is prepared, and committing it would put more than every_steps
+  // steps at stake, while a checkpoint is being written.
+  bool CommitMustWait() const;
   void StartCheckpoint(Output* output);
   void NoteWritten(int worker, const v1::CheckpointWritten& written);
   // What a worker that came back says about the checkpoint under way.
@@ -296,6 +299,9 @@ class JobRun {
   int64_t requested_checkpoint_step_ = 0;        // 0: none
   // The next checkpoint is due, and so the next step waits for the one before.
   bool step_held_ = false;
+  // What is lost at most goes back to here: the newest checkpoint that is
+  // stored or has failed, or the beginning.
+  int64_t secured_step_;
   // Of each parameter, and which worker reported it.
   std::vector<std::pair<v1::ParameterDigest, int>> parameters_;
 

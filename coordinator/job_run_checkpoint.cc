@@ -22,6 +22,16 @@ bool JobRun::CheckpointDue() const {
          step_ == planned_->spec.training.steps;
 }
 
+// A checkpoint is written behind the step that follows it. That step may be
+// computed meanwhile, but its outcome waits until the checkpoint is complete:
+// so a failure costs every_steps steps at most, and a checkpoint costs the time
+// by which writing it takes longer than a step. One that fails is not waited
+// for: the bound holds again from the next one on.
+bool JobRun::CommitMustWait() const {
+  return checkpoint_.has_value() &&
+         step_ >= secured_step_ + planned_->spec.checkpoint.every_steps;
+}
+
 absl::StatusOr<int64_t> JobRun::RequestCheckpoint() {
   if (planned_->spec.checkpoint.directory.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -132,6 +142,7 @@ absl::Status JobRun::OnCheckpointSealed(const v1::CheckpointSealed& sealed,
   }
   PendingCheckpoint checkpoint = *std::move(checkpoint_);
   checkpoint_.reset();
+  secured_step_ = checkpoint.step;
   if (checkpoint.error.empty() && !sealed.error().empty()) {
     checkpoint.error =
         absl::StrCat("worker ", members_[kSealer].name, ": ", sealed.error());

@@ -62,6 +62,7 @@ void JobRun::TakeOver(const Recorded& recorded) {
   next_plan_ = recorded.next_plan;
   predicted_ = recorded.predicted;
   requested_checkpoint_step_ = recorded.requested_checkpoint_step;
+  secured_step_ = std::max(first_step_, recorded.checkpoint_step);
   phase_ = recorded.releasing ? Phase::kReleasing : Phase::kResuming;
 }
 

@@ -468,7 +468,8 @@ TEST_F(JobRunCheckpointTest,
   ToStepping();
   EXPECT_EQ(Run(0), " 0:begin 1:begin");
   EXPECT_EQ(Run(1), " 0:write 1:write 0:begin 1:begin");
-  EXPECT_EQ(Run(2), " 0:begin 1:begin") << "nobody waits for the disk";
+  // Step 2 is computed meanwhile.
+  EXPECT_EQ(Kinds(Say(0, Prepared(2, false))), "");
   EXPECT_EQ(Kinds(Say(1, Written(2, "one"))), "");
   const JobRun::Output seal = Say(0, Written(2, "zero"));
   EXPECT_EQ(Kinds(seal), "0:seal");
@@ -477,26 +478,52 @@ TEST_F(JobRunCheckpointTest,
   ASSERT_EQ(message.files_size(), 2);
   EXPECT_EQ(message.files(0).name(), "one");
   const JobRun::Output stored = Say(0, Sealed(2));
+  EXPECT_EQ(Kinds(stored), "");
   ASSERT_EQ(stored.events.size(), 1u);
   const auto& event = std::get<CheckpointStored>(stored.events[0]);
   EXPECT_EQ(event.step, 2);
   EXPECT_EQ(event.path, "/checkpoints/step");
+  EXPECT_EQ(Kinds(Say(1, Prepared(2, true))),
+            "0:commit 1:commit 0:begin 1:begin");
 }
 
-TEST_F(JobRunCheckpointTest, TheNextOneWaitsForTheOneUnderWay) {
+// Steps 0 and 1 are at stake, and step 2 would be the third.
+TEST_F(JobRunCheckpointTest, NoMoreThanEveryStepsAreAtStake) {
   Begin(0);
   ToStepping();
   Run(0);
   Run(1);
-  Run(2);
-  EXPECT_EQ(Run(3), "") << "the step waits";
+  EXPECT_EQ(Kinds(Say(0, Prepared(2, false))), "");
+  EXPECT_EQ(Kinds(Say(1, Prepared(2, true))), "") << "checkpoint 2 is written";
   Store(2);
-  EXPECT_EQ(Kinds(Say(0, Sealed(2))), "0:write 1:write 0:begin 1:begin");
-  EXPECT_EQ(Run(4), "") << "the last checkpoint waits";
+  const JobRun::Output output = Say(0, Sealed(2));
+  EXPECT_EQ(Kinds(output), "0:commit 1:commit 0:begin 1:begin");
+  ASSERT_EQ(output.events.size(), 2u);
+  EXPECT_TRUE(std::holds_alternative<CheckpointStored>(output.events[0]));
+  EXPECT_EQ(std::get<StepCommitted>(output.events[1]).result.step, 2);
+  for (int worker : {0, 1}) EXPECT_EQ(Kinds(Say(worker, Applied(2))), "");
+  EXPECT_EQ(Run(3), " 0:write 1:write 0:begin 1:begin");
+  Say(0, Prepared(4, false));
+  EXPECT_EQ(Kinds(Say(1, Prepared(4, true))), "");
   Store(4);
-  EXPECT_EQ(Kinds(Say(0, Sealed(4))), "0:write 1:write");
+  EXPECT_EQ(Kinds(Say(0, Sealed(4))), "0:commit 1:commit 0:write 1:write");
+  for (int worker : {0, 1}) EXPECT_EQ(Kinds(Say(worker, Applied(4))), "");
   Store(5);
   EXPECT_EQ(Kinds(Say(0, Sealed(5))), "0:finish 1:finish");
+}
+
+TEST_F(JobRunCheckpointTest, OneThatWasAskedForPutsFewerStepsAtStake) {
+  Begin(0);
+  ToStepping();
+  EXPECT_EQ(*run_->RequestCheckpoint(), 1);
+  EXPECT_EQ(Run(0), " 0:write 1:write 0:begin 1:begin");
+  Store(1);
+  EXPECT_EQ(Kinds(Say(0, Sealed(1))), "");
+  EXPECT_EQ(Run(1), " 0:write 1:write 0:begin 1:begin");
+  // Steps 1 and 2.
+  EXPECT_EQ(Run(2), " 0:begin 1:begin");
+  Say(0, Prepared(3, false));
+  EXPECT_EQ(Kinds(Say(1, Prepared(3, true))), "");
 }
 
 TEST_F(JobRunCheckpointTest, AFailedOneIsDiscardedAndTheJobGoesOn) {
@@ -587,11 +614,12 @@ TEST_F(JobRunCheckpointTest, AnotherScheduleComesBehindTheCopyOfItsBoundary) {
 TEST_F(JobRunCheckpointTest, AnotherScheduleWaitsForAHeldBoundary) {
   Begin(0);
   ToStepping();
-  for (const int64_t step : {0, 1, 2}) Run(step);
+  EXPECT_EQ(*run_->RequestCheckpoint(), 1);
+  Run(0);
   run_->Reschedule(std::make_shared<const PlannedJob>(run_->planned()));
-  EXPECT_EQ(Run(3), "") << "the checkpoint of step 2 is under way";
-  Store(2);
-  EXPECT_EQ(Kinds(Say(0, Sealed(2))),
+  EXPECT_EQ(Run(1), "") << "the checkpoint of step 1 is under way";
+  Store(1);
+  EXPECT_EQ(Kinds(Say(0, Sealed(1))),
             "0:write 1:write 0:reschedule 1:reschedule");
 }
 
