@@ -146,7 +146,10 @@ TEST(PlacementTest, ALostEdgeNamesThePeer) {
 }
 
 TEST(PlacementTest, ReportsRetainedOutputsOfAStageThatKeepsThem) {
-  PlacementRig::Options options = Job(2, "1f1b", 4);
+  // No backward before the last forward, which waits for the acknowledgement of
+  // all transfers but one: that one may come when the backward has let go.
+  PlacementRig::Options options = Job(2, "gpipe", 4);
+  options.spec.pipeline.send_budget = 1;
   options.synthetic.retaining_stages = {StageIndex(0)};
   auto rig = Rig(options);
   ASSERT_NE(rig, nullptr);
@@ -154,8 +157,8 @@ TEST(PlacementTest, ReportsRetainedOutputsOfAStageThatKeepsThem) {
   const PlacementMemory memory = rig->placement(0).Memory();
   const memory::StageLedgerStats& stage =
       memory.ledger.stages.at(StageIndex(0));
-  EXPECT_EQ(stage.retained_bytes, stage.sent_bytes);
-  EXPECT_EQ(stage.released_bytes, 0);
+  EXPECT_GE(stage.retained_bytes, stage.sent_bytes * 3 / 4);
+  EXPECT_EQ(stage.retained_bytes + stage.released_bytes, stage.sent_bytes);
   EXPECT_EQ(memory.ledger.retained_now_bytes, 0);  // gone with the backwards
 }
 
