@@ -17,6 +17,8 @@ using schedule::EdgeId;
 
 constexpr int64_t kSlotAlignment = 64;
 
+// The ends of the interval: acknowledged at once and produced in the receiver's
+// memory, or late and copied.
 enum class Acknowledged { kAtOnce, kLate };
 
 // One worker's bytes along its list.
@@ -54,6 +56,13 @@ class ListWalk {
   void Backward(const StageMemory& stage, const Key& key);
   void BackwardInput(const StageMemory& stage, const Key& key);
   void BackwardWeight(const StageMemory& stage, const Key& key);
+  // Of an output that is sent: what of it may never lie in this worker's
+  // memory. Whether it does, the path and the moment decide.
+  CategoryBytes InReceiver(bool sent, const CategoryBytes& output) const {
+    const bool in_place = question_.release != ReleasePolicy::kNever &&
+                          acknowledged_ == Acknowledged::kAtOnce && sent;
+    return in_place ? output : CategoryBytes();
+  }
   void SetForward(const Key& key, const CategoryBytes& output);
   void SetGradient(const Key& key, const CategoryBytes& output);
   void BackwardDone(const Key& key);
@@ -148,28 +157,34 @@ void ListWalk::Evaluate(const StageMemory& stage, const Key& key) {
 }
 
 void ListWalk::Forward(const StageMemory& stage, const Key& key) {
-  Raise(stage.forward_peak);
+  const CategoryBytes in_receiver =
+      InReceiver(schedule_.SendsActivation(key.first), stage.output);
+  Raise(stage.forward_peak - in_receiver);
   now_ += stage.retained;
   if (!stage.keeps_input) Give(&inputs_, key);
-  SetForward(key, stage.output);
+  SetForward(key, stage.output - in_receiver);
 }
 
 void ListWalk::Backward(const StageMemory& stage, const Key& key) {
-  Raise(stage.backward_peak);
+  const CategoryBytes in_receiver =
+      InReceiver(schedule_.SendsGradient(key.first), stage.backward_output);
+  Raise(stage.backward_peak - in_receiver);
   now_ -= stage.retained;
   Give(&inputs_, key);
   Give(&gradients_, key);
   BackwardDone(key);
-  SetGradient(key, stage.backward_output);
+  SetGradient(key, stage.backward_output - in_receiver);
 }
 
 void ListWalk::BackwardInput(const StageMemory& stage, const Key& key) {
-  Raise(stage.backward_input_peak);
+  const CategoryBytes in_receiver = InReceiver(
+      schedule_.SendsGradient(key.first), stage.backward_input_output);
+  Raise(stage.backward_input_peak - in_receiver);
   now_ += stage.kept_for_weight;
   now_ -= stage.retained;
   if (!stage.keeps_input_for_weight) Give(&inputs_, key);
   if (!stage.keeps_gradient_for_weight) Give(&gradients_, key);
-  SetGradient(key, stage.backward_input_output);
+  SetGradient(key, stage.backward_input_output - in_receiver);
 }
 
 void ListWalk::BackwardWeight(const StageMemory& stage, const Key& key) {

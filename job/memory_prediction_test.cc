@@ -93,16 +93,32 @@ TEST_F(PredictMemoryTest, GpipeKeepsEveryMicrobatch) {
   Plan("gpipe", 2, 1, 4, 1);
   // Three graphs, and the fourth with its output and a moment's need. K = 1
   // holds one output more.
-  EXPECT_EQ(Predict(0).low.total, 3000 + 1015);
+  EXPECT_EQ(Predict(0).low.total, 4000 + 15);
   EXPECT_EQ(Predict(0).high.total, 3010 + 1015);
   // The loss's stage sends gradients: four graphs, less those that are done.
-  EXPECT_EQ(Predict(1).low.total, 4000 + 15);
+  EXPECT_EQ(Predict(1).high.total, 4000 + 15);
+}
+
+// In its receiver's memory an output is never among the sender's bytes, neither
+// while it is computed nor afterwards.
+TEST_F(PredictMemoryTest, AtTheLowEndOutputsLieInTheirReceivers) {
+  Plan("gpipe", 2, 1, 4, 1);
+  question_.profiles[0].stages[0].backward_peak = Bytes(0);
+  EXPECT_EQ(Predict(0).low.total, 3000 + 1005);
+  EXPECT_EQ(Predict(0).low.Of(kActivation), 3000 + 1005);
+  EXPECT_EQ(Predict(1).low.total, 4000 + 5) << "gradients too";
+  // With "never" they are kept for their backward, here.
+  question_.release = ReleasePolicy::kNever;
+  EXPECT_EQ(Predict(0).low.total, 3000 + 30 + 1015);
+  // What goes to another stage of the same worker is no output.
+  Plan("zbv", 1, 2, 3, 1);
+  EXPECT_EQ(Predict(0).low.total, Predict(0).high.total);
 }
 
 TEST_F(PredictMemoryTest, TheSendBudgetWidensTheInterval) {
   for (const int budget : {1, 2, 3}) {
     Plan("gpipe", 2, 1, 8, budget);
-    EXPECT_EQ(Predict(0).low.total, 7000 + 1015);
+    EXPECT_EQ(Predict(0).low.total, 8000 + 15);
     EXPECT_EQ(Predict(0).high.total, 7000 + 10 * budget + 1015);
   }
 }
@@ -118,7 +134,7 @@ TEST_F(PredictMemoryTest, NeverKeepsOutputsUntilTheirBackward) {
 TEST_F(PredictMemoryTest, OneForwardOneBackwardDoesNotGrowWithMicrobatches) {
   Plan("1f1b", 4, 1, 8, 2);
   const MemoryInterval eight = Predict(0);
-  EXPECT_EQ(eight.low.total, 3000 + 1015);
+  EXPECT_EQ(eight.low.total, 4000 + 15);
   Plan("1f1b", 4, 1, 64, 2);
   EXPECT_EQ(Predict(0).low.total, eight.low.total);
   EXPECT_EQ(Predict(0).high.total, eight.high.total);

@@ -30,6 +30,11 @@ std::string Largest(std::vector<Named> entries, size_t most) {
   return absl::StrJoin(parts, ", ");
 }
 
+// Of 0 bytes: 0.
+int64_t PercentOf(int64_t part, int64_t whole) {
+  return whole <= 0 ? 0 : (100 * part + whole / 2) / whole;
+}
+
 }  // namespace
 
 std::string DescribeHolders(const PlacementMemory& memory,
@@ -53,8 +58,10 @@ std::string DescribeHolders(const PlacementMemory& memory,
   if (memory.ledger.pending_transfers > 0) {
     absl::StrAppend(&text, "; ", memory.ledger.pending_transfers,
                     " transfers of ",
-                    FormatByteSize(memory.ledger.pending_bytes),
-                    " are not acknowledged yet");
+                    FormatByteSize(memory.ledger.pending_bytes), " (",
+                    PercentOf(memory.ledger.pending_bytes,
+                              memory.allocator.allocated_bytes.current),
+                    " %) are not acknowledged yet");
   }
   return text;
 }

@@ -10,8 +10,8 @@
 namespace stagecoach::worker {
 
 // "allocated 1.00 GiB (activation 800.00 MiB, ...); most is held by
-// GeluBackward0 with 200.00 MiB, ...; 3 outputs of 12.00 MiB are not
-// acknowledged": what is said when memory runs out.
+// GeluBackward0 with 200.00 MiB, ...; 3 transfers of 12.00 MiB (1 %) are not
+// acknowledged yet": what is said when memory runs out.
 std::string DescribeHolders(const PlacementMemory& memory,
                             const std::vector<HeldBytes>& held);
 

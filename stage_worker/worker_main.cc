@@ -120,9 +120,11 @@ void AddFlags(CLI::App* app, Flags* flags) {
       ->capture_default_str();
   app->add_flag("--poison-freed", flags->worker.parts.poison,
                 "Fill freed memory with NaN, to find late readers (slow)");
-  app->add_flag("--in-place", flags->worker.parts.produce_in_place,
+  flags->worker.parts.produce_in_place = true;
+  app->add_flag("--in-place,!--no-in-place",
+                flags->worker.parts.produce_in_place,
                 "Produce outputs in their receiver's memory over shared memory "
-                "(the memory predicted is then more than is used)")
+                "(default); with --no-in-place each is copied once")
       ->envname("STAGECOACH_IN_PLACE");
   app->add_option("--log-level", flags->log_level,
                   "debug, info, warning, error or off")

@@ -50,9 +50,8 @@ class DataPathsTest : public ::testing::Test {
   DataPathsTest() {
     folder_.Write("text.txt", SampleText());
     Cluster::WorkerSpec worker;
-    worker.arguments = {"--nccl-library",         Emulator(),
-                        "--cuda-runtime-library", Emulator(),
-                        "--poison-freed",         "--in-place"};
+    worker.arguments = {"--nccl-library", Emulator(), "--cuda-runtime-library",
+                        Emulator(), "--poison-freed"};
     cluster_ =
         Cluster::Start(std::vector<Cluster::WorkerSpec>(kWorkers, worker))
             .value();
