@@ -10,6 +10,8 @@
 namespace stagecoach::coordinator {
 namespace {
 
+constexpr size_t kDeadWorkers = 1000;
+
 constexpr int64_t kRevisionsOfALife = 1'000'000;
 
 absl::Status Impossible(const std::string& what) {
@@ -69,6 +71,28 @@ struct ClusterState::Applier {
     return Impossible(absl::StrCat(id, " is not running"));
   }
 
+  // Where every start of a worker has a name of its own, the dead ones add up:
+  // beyond kDeadWorkers those that no remembered job had are forgotten, in the
+  // order of their names.
+  void RetireDeadWorkers() const {
+    size_t dead = 0;
+    for (const auto& [name, worker] : state.workers_) dead += worker.dead;
+    for (auto it = state.workers_.begin();
+         dead > kDeadWorkers && it != state.workers_.end();) {
+      if (!it->second.dead || IsRemembered(it->first)) {
+        ++it;
+        continue;
+      }
+      it = state.workers_.erase(it);
+      --dead;
+    }
+  }
+  bool IsRemembered(const std::string& worker) const {
+    return std::any_of(
+        state.jobs_.begin(), state.jobs_.end(),
+        [&worker](const auto& job) { return job.second.IndexOf(worker) >= 0; });
+  }
+
   // training.kernels = "auto" is decided with the first placement, for good:
   // later workers take what is stored. Without torch there is nothing to
   // decide.
@@ -110,6 +134,7 @@ struct ClusterState::Applier {
     worker.torch_version = event.torch_version;
     worker.peer_address = event.peer_address;
     state.workers_[event.worker] = std::move(worker);
+    RetireDeadWorkers();
     return absl::OkStatus();
   }
 
@@ -432,8 +457,9 @@ struct ClusterState::Applier {
   absl::Status operator()(const JobRewound& event) const {
     JobRecord* job = nullptr;
     SC_RETURN_IF_ERROR(Find(event.job_id, &job));
-    if (job->state != JobState::kRecovering || job->rewound ||
-        job->recoveries.empty()) {
+    // A second time if the copies that it was to begin with are lost, too.
+    if (job->state != JobState::kRecovering ||
+        (job->rewound && !job->BeginsWithCopies()) || job->recoveries.empty()) {
       return Impossible(absl::StrCat(event.job_id, " does not go back"));
     }
     if (event.step < job->first_step || event.step > job->steps_committed()) {
@@ -445,9 +471,12 @@ struct ClusterState::Applier {
     job->begin_checkpoint = event.checkpoint;
     job->steps.resize(static_cast<size_t>(event.step - job->first_step));
     job->recoveries.back().step = event.step;
-    // Later ones are damaged, or are made again.
-    job->checkpoint_step = event.step;
-    job->checkpoint_path = event.checkpoint;
+    // Later ones are damaged, or are made again; earlier ones are as they were,
+    // if it goes on with copies.
+    if (!job->BeginsWithCopies() || job->checkpoint_step > event.step) {
+      job->checkpoint_step = job->BeginsWithCopies() ? 0 : event.step;
+      job->checkpoint_path = event.checkpoint;
+    }
     job->checkpoint_error.clear();
     job->failed_checkpoint_step = 0;
     ++job->revision;

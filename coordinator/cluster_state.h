@@ -91,7 +91,8 @@ struct JobRecord {
   std::string transport;                 // empty until RUNNING
   int64_t first_step = 0;                // that of the checkpoint it began with
   // With which its present placement began: first_step, or what a recovery went
-  // back to; and the folder, unless it is step 0 of a fresh model.
+  // back to; and the folder, unless it is step 0 of a fresh model, or workers
+  // kept copies of it.
   int64_t begin_step = 0;
   std::string begin_checkpoint;
   std::vector<RecoveryRecord> recoveries;
@@ -119,6 +120,9 @@ struct JobRecord {
 
   int64_t steps_committed() const {
     return first_step + static_cast<int64_t>(steps.size());
+  }
+  bool BeginsWithCopies() const {
+    return begin_step > 0 && begin_checkpoint.empty();
   }
   // -1 if the worker has no part in the job.
   int IndexOf(const std::string& worker) const;

@@ -61,6 +61,7 @@ class Model {
     std::string state = "QUEUED";
     std::string request;
     bool planned = false;
+    bool copies = false;  // it begins with workers' copies
     int64_t first_step = 0;
     size_t workers = 0;
     int steps = 0;
@@ -173,12 +174,14 @@ class Model {
   }
   bool Take(const JobRewound& event) {
     Job* job = In(event.job_id, {"RECOVERING"});
-    if (job == nullptr || job->planned || event.step < job->first_step ||
+    if (job == nullptr || (job->planned && !job->copies) ||
+        event.step < job->first_step ||
         event.step > job->first_step + job->steps) {
       return false;
     }
     job->steps = static_cast<int>(event.step - job->first_step);
     job->planned = true;
+    job->copies = event.step > 0 && event.checkpoint.empty();
     return true;
   }
   bool Take(const JobPlaced& event) {

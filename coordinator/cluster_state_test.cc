@@ -427,5 +427,43 @@ TEST(ClusterStateReplayTest, DumpsTellStatesApart) {
   EXPECT_NE(one.DebugString(), two.DebugString());
 }
 
+TEST_F(ClusterStateTest, DeadWorkersAreForgottenInTheEnd) {
+  ToRunning();
+  MustApply(WorkerLost{"w1", "gone"});
+  for (int i = 0; i < 1200; ++i) {
+    const std::string name = absl::StrCat("worker-", i);
+    MustApply(Registered(name));
+    MustApply(WorkerLost{name, "gone"});
+  }
+  MustApply(Registered("live"));
+  // With the live ones, of which w0 is one.
+  EXPECT_EQ(state_.workers().size(), 1002u);
+  EXPECT_EQ(state_.FindWorker("worker-0"), nullptr);
+  EXPECT_NE(state_.FindWorker("worker-1199"), nullptr);
+  EXPECT_NE(state_.FindWorker("w1"), nullptr) << "job-1 had it";
+}
+
+// With copies that are lost before they are used.
+TEST_F(ClusterStateTest, AJobGoesBackFurtherWhenItsCopiesAreLost) {
+  ToRunning();
+  for (const int64_t step : {0, 1, 2}) MustApply(Step("job-1", step));
+  MustApply(CheckpointStored{"job-1", 2, "/c/2"});
+  MustApply(JobRecovering{"job-1", FailureCause(), {}, "lost"});
+  for (const char* name : {"w0", "w1"}) MustApply(WorkerLost{name, "gone"});
+  MustApply(JobRewound{"job-1", 3, ""});
+  const JobRecord* job = state_.FindJob("job-1");
+  EXPECT_TRUE(job->BeginsWithCopies());
+  EXPECT_EQ(job->recoveries[0].steps_redone(), 0);
+  // The checkpoint is as it was.
+  EXPECT_EQ(job->checkpoint_step, 2);
+  EXPECT_EQ(job->checkpoint_path, "/c/2");
+  MustRefuse(JobRewound{"job-1", 4, "/c/4"});
+  MustApply(JobRewound{"job-1", 2, "/c/2"});
+  EXPECT_FALSE(job->BeginsWithCopies());
+  EXPECT_EQ(job->recoveries[0].steps_redone(), 1);
+  EXPECT_EQ(job->steps_committed(), 2);
+  MustRefuse(JobRewound{"job-1", 0, ""});
+}
+
 }  // namespace
 }  // namespace stagecoach::coordinator

@@ -227,12 +227,15 @@ void Controller::TickNow() {
   if (gap > options_.suspect / 2) {
     for (auto& [link, session] : sessions_) {
       session.last_heard = std::min(Now(), session.last_heard + gap);
+      session.moved = std::min(Now(), session.moved + gap);
     }
     for (auto& [worker, away] : away_) away.lost_at += gap;
   }
   CheckSilence();
+  CheckStuck();
   CheckRunDeadlines();
   CheckRecoveries();
+  CheckDraining();
   CheckMemoryDeadlines();
   AskForWatches();
   // What the journal had refused.

@@ -24,6 +24,7 @@
 #include "coordinator/job_reader.h"
 #include "coordinator/job_run.h"
 #include "coordinator/journal.h"
+#include "coordinator/kept_states.h"
 #include "coordinator/links.h"
 #include "coordinator/natural_order.h"
 #include "coordinator/planned_job.h"
@@ -142,6 +143,10 @@ class Controller {
   void OpenSession(Session& session, const v1::Register& registration,
                    Incarnation incarnation);
   void SendWelcome(const std::string& worker);
+  // What the worker keeps of a job's state now.
+  void NoteKept(const std::string& worker, const v1::KeptStates& kept);
+  // For a placement that was taken over before it had built its stages.
+  void FindSources(const std::string& worker);
   void HandleHeartbeat(Session& session, const v1::WorkerMessage& message);
   void HandleWorkerFailed(const Session& session,
                           const v1::WorkerFailed& failed);
@@ -158,6 +163,10 @@ class Controller {
   void MissWorker(const std::string& worker);
   std::optional<Position> PositionOf(const std::string& worker) const;
   void CheckSilence();
+  // controller_stuck.cc
+  void CheckStuck();
+  // Without anything new from a worker that owes an answer; of a running job.
+  absl::Duration StuckAfter(const Run& run) const;
   v1::CoordinatorMessage Fenced(v1::CoordinatorMessage message, Epoch epoch,
                                 Incarnation incarnation) const;
   void SendTo(const std::string& worker, v1::CoordinatorMessage message,
@@ -193,8 +202,21 @@ class Controller {
   void FailOrRecover(const std::string& job_id, FailureVerdict verdict);
   void Recover(const std::string& job_id, FailureVerdict verdict,
                const std::string& reason);
+  // The worker is to end: its job moves, and it gets no other.
+  void DrainWorker(const std::string& worker, const std::string& reason);
+  void CheckDraining();
+  void MoveJob(const std::string& job_id);
   // With what it goes on; asked on the other executor.
   void ChooseState(const std::string& job_id);
+  // Where the copies of one state are, by stage.
+  std::vector<v1::StateSource> SourcesOf(const KeptChoice& kept) const;
+  bool AllKept(const PlannedJob& planned) const;
+  // Chooses again for jobs that were to begin with copies of this worker's.
+  void ForgetKeeper(const std::string& worker);
+  // Nobody needs to keep copies of the job, or nobody but its workers.
+  void DropCopies(const std::string& job_id, bool of_its_workers = true);
+  // A worker that comes with copies that are of no use any more.
+  void DropStaleCopies(const std::string& worker);
   void OnStateChosen(const std::string& job_id, size_t attempt,
                      const absl::StatusOr<RestoredPlans>& chosen);
   // Those that recover, then the queue.
@@ -261,6 +283,8 @@ class Controller {
   std::map<const WorkerLink*, Session> sessions_;
   std::map<std::string, const WorkerLink*> links_;  // of registered workers
   std::map<std::string, Away> away_;                // the other live ones
+  KeptByWorker kept_;
+  std::set<std::string> draining_;  // workers that are to end
   std::map<std::string, std::shared_ptr<const PlannedJob>> plans_;
   std::map<std::string, Run> runs_;                           // by job
   std::map<std::string, Recovery, NaturalOrder> recoveries_;  // by job

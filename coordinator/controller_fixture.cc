@@ -36,6 +36,10 @@ std::string KindOf(const v1::CoordinatorMessage& message) {
       return "profile";
     case v1::CoordinatorMessage::kReschedule:
       return "reschedule";
+    case v1::CoordinatorMessage::kCopyState:
+      return absl::StrCat("copy:", message.copy_state().step());
+    case v1::CoordinatorMessage::kDropStates:
+      return "drop";
     case v1::CoordinatorMessage::kLogAcknowledged:
       return "log";
     case v1::CoordinatorMessage::kWriteCheckpoint:

@@ -126,8 +126,8 @@ void Controller::Schedule() {
     if (!before.empty()) {
       reason = absl::StrCat("waiting behind ", before);
     } else if (ready) {
-      WorkerChoice choice =
-          ChooseWorkers(state_.workers(), job->spec.pipeline().workers());
+      WorkerChoice choice = ChooseWorkers(state_.workers(), draining_,
+                                          job->spec.pipeline().workers());
       if (!choice.workers.empty()) {
         Place(job_id, choice.workers);
         continue;
@@ -174,19 +174,26 @@ void Controller::Place(const std::string& job_id,
                          std::move(plans.present), std::move(members))));
   it->second.placed = Now();
   it->second.run.Reschedule(std::move(plans.next));
-  it->second.run.RestoreCheckpointRequest(
-      state_.FindJob(job_id)->requested_checkpoint_step);
+  const JobRecord& job = *state_.FindJob(job_id);
+  it->second.run.RestoreCheckpoints(job.requested_checkpoint_step,
+                                    job.checkpoint_step);
   Perform(job_id, it->second.run.Start());
 }
 
 void Controller::Perform(const std::string& job_id, JobRun::Output output) {
   const JobRun& run = runs_.at(job_id).run;
+  bool committed = false;
   for (EventBody& event : output.events) {
+    committed |= std::holds_alternative<StepCommitted>(event);
     if (const auto* predicted = std::get_if<MemoryPredicted>(&event)) {
       LogInfo(PredictionText(run.members(), *predicted), JobFields(job_id));
     }
+    const bool stored = std::holds_alternative<CheckpointStored>(event);
     if (!Commit(std::move(event))) return;
+    if (stored) SC_FAILPOINT("coordinator.checkpoint.stored");
   }
+  // Now its workers have newer ones.
+  if (committed) DropCopies(job_id, /*of_its_workers=*/false);
   size_t outcomes = 0;
   for (auto& [worker, message] : output.messages) {
     if (message.has_assign()) SC_FAILPOINT("coordinator.assign");
@@ -205,6 +212,7 @@ void Controller::Perform(const std::string& job_id, JobRun::Output output) {
   if (output.over_limit.has_value()) {
     EndForMemory(job_id, *std::move(output.over_limit));
   }
+  if (output.may_move) return MoveJob(job_id);
   if (output.profile.has_value()) {
     PlanAgain(job_id, run.epoch(), *output.profile);
   }
@@ -284,7 +292,9 @@ void Controller::StartRelease(const std::string& job_id,
                               const std::string& reason) {
   Run& run = runs_.at(job_id);
   run.release_deadline = Now() + options_.release_wait;
-  Perform(job_id, run.run.Release(reason));
+  const bool keep_states =
+      state_.FindJob(job_id)->state == JobState::kRecovering;
+  Perform(job_id, run.run.Release(reason, keep_states));
   CheckReleased(job_id);
 }
 
@@ -314,6 +324,7 @@ void Controller::CheckReleased(const std::string& job_id) {
     // All have let go, yet there is no outcome: a verdict is being held back.
     return;
   }
+  DropCopies(job_id);
   runs_.erase(it);
   Schedule();
 }
@@ -403,7 +414,10 @@ absl::StatusOr<v1::CancelJobResponse> Controller::CancelNow(
       SC_RETURN_IF_ERROR(TryCommit(JobCancelRequested{job_id, reason}));
       recoveries_.erase(job_id);
       // Nobody holds anything of it, or those who do are letting go.
-      if (runs_.count(job_id) == 0) Commit(JobCancelled{job_id, reason});
+      if (runs_.count(job_id) == 0) {
+        DropCopies(job_id);
+        Commit(JobCancelled{job_id, reason});
+      }
       Schedule();
       break;
     default:

@@ -39,6 +39,12 @@ struct ControllerOptions {
   // workers have `return_wait` to come back.
   absl::Duration reconnect_wait = absl::Seconds(6);
   absl::Duration return_wait = absl::Seconds(15);
+  // A worker that beats and yet does not get on for so long, and for so many
+  // times the longest of its job's last steps, is stuck: it counts as lost.
+  // Before the first step of a placement is done nothing says how long one is.
+  absl::Duration stuck_wait = absl::Seconds(60);
+  double stuck_steps = 20;
+  absl::Duration stuck_first_wait = absl::Minutes(30);
   // A job that lost a worker waits so long for another, then it ends.
   absl::Duration recovery_wait = absl::Seconds(60);
   // A connection that does not register for so long is ended.

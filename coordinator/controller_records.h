@@ -36,6 +36,8 @@ struct WorkerSession {
   absl::Time connected;
   absl::Time last_heard;
   std::optional<Position> position;  // in the current job
+  // When it last said something new, or was told something to do.
+  absl::Time moved;
 };
 
 // A registered worker without a session.
@@ -61,6 +63,8 @@ struct PendingRecovery {
   RestoredPlans plans;  // empty: to be made again
   // Set once the state to go on with is chosen.
   absl::Time give_up = absl::InfiniteFuture();
+  // Chosen once nobody is away who may keep a copy of it.
+  bool postponed = false;
   bool is_ready() const { return give_up != absl::InfiniteFuture(); }
 };
 

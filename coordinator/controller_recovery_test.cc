@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "coordinator/controller_fixture.h"
 #include "coordinator/resuming_fixture.h"
+#include "coordinator/scripted_worker.h"
 #include "gtest/gtest.h"
 #include "job/spec_proto.h"
 #include "stage_worker/checkpoint/folders.h"
@@ -521,6 +522,178 @@ TEST_F(RecoveryTakeoverTest, CoordinatorAndWorkerMayDieTogether) {
   ServeAll();
   EXPECT_EQ(StateOf("job-1"), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(Get("job-1")->recoveries_size(), 1);
+}
+
+// ---- copies in the neighbours' memory ----
+
+v1::WorkerMessage ReleasedWith(
+    const std::string& job_id,
+    const std::vector<std::pair<int32_t, int64_t>>& stages_and_steps) {
+  v1::WorkerMessage message;
+  v1::KeptStates* kept = message.mutable_released()->mutable_kept_states();
+  kept->set_job_id(job_id);
+  for (const auto& [stage, step] : stages_and_steps) {
+    kept->add_states()->set_stage(stage);
+    kept->mutable_states(kept->states_size() - 1)->set_step(step);
+  }
+  return message;
+}
+
+class CopiesTest : public ControllerRecoveryTest {
+ protected:
+  // Three workers, in step 2; each has copied what it began with.
+  void RunWithCopies() {
+    v1::JobSpec spec = SurvivingSpec(3, 5);
+    spec.mutable_recovery()->set_neighbour_copy(true);
+    JoinMany(3);
+    Submit(spec);
+    ServeCopying("begin:2");
+    ASSERT_EQ(Get("job-1")->steps_size(), 2);
+  }
+  // As Serve; workers say that what each step begins with is copied.
+  void ServeCopying(const std::string& until = "") {
+    for (int64_t step = 0; step < 5; ++step) {
+      Serve(until);
+      if (controller_->state().FindJob("job-1")->state != JobState::kRunning) {
+        return;
+      }
+      const int64_t next =
+          controller_->state().FindJob("job-1")->steps_committed();
+      if (until == absl::StrCat("begin:", next)) return;
+      for (const auto& worker : workers_) {
+        if (worker->closed.has_value()) continue;
+        v1::WorkerMessage message;
+        message.mutable_state_copied()->set_step(next);
+        Say(*worker, message);
+      }
+    }
+    Serve(until);
+  }
+  // The next thing that w0 and w2 hear of is the end of their placement.
+  void LoseTheSecond() {
+    Disconnect(worker(1));
+    Skip();
+    ASSERT_EQ(StateOf("job-1"), v1::JOB_STATE_RECOVERING);
+    for (const size_t index : {0u, 2u}) {
+      ASSERT_TRUE(worker(index).received.back().abort().keep_states());
+    }
+  }
+  void LetGo(size_t index,
+             const std::vector<std::pair<int32_t, int64_t>>& kept) {
+    ++worker(index).answered;
+    Say(worker(index), ReleasedWith("job-1", kept));
+  }
+};
+
+TEST_F(CopiesTest, AJobGoesOnWithTheNewestCopiesOfAllStages) {
+  RunWithCopies();
+  LoseTheSecond();
+  LetGo(0, {{0, 1}, {0, 2}, {2, 1}});
+  LetGo(2, {{2, 1}, {2, 2}, {1, 1}});
+  RunAll();
+  EXPECT_EQ(Get("job-1")->steps_size(), 1);
+  EXPECT_EQ(Get("job-1")->recoveries(0).step(), 1);
+  EXPECT_EQ(Get("job-1")->recoveries(0).steps_redone(), 1);
+  Join("w1");
+  Serve("connect");
+  const v1::RestoreStates& restore = worker(3).assign.restore();
+  EXPECT_EQ(restore.step(), 1);
+  ASSERT_EQ(restore.sources_size(), 3);
+  EXPECT_EQ(restore.sources(0).keeper().worker(), "w0");
+  EXPECT_EQ(restore.sources(1).keeper().worker(), "w2");
+  EXPECT_EQ(restore.sources(1).keeper().peer_address(), "peer of w2");
+  EXPECT_EQ(restore.sources(1).keeper().incarnation(), worker(2).incarnation);
+  ServeCopying();
+  ExpectSucceeded(5, 1);
+}
+
+TEST_F(CopiesTest, AKeeperThatIsLostTooCostsMore) {
+  RunWithCopies();
+  LoseTheSecond();
+  LetGo(0, {{0, 2}, {2, 2}});
+  LetGo(2, {{2, 2}, {1, 2}});
+  RunAll();
+  EXPECT_EQ(Get("job-1")->steps_size(), 2);
+  Disconnect(worker(2));
+  RunAll();
+  // Back to step 0: there is no checkpoint.
+  EXPECT_EQ(StateOf("job-1"), v1::JOB_STATE_RECOVERING);
+  EXPECT_EQ(Get("job-1")->steps_size(), 0);
+  EXPECT_EQ(Get("job-1")->recoveries(0).step(), 0);
+  Join("w1");
+  Join("w2");
+  Serve("connect");
+  EXPECT_FALSE(worker(4).assign.has_restore());
+  ServeCopying();
+  ExpectSucceeded(5, 1);
+}
+
+TEST_F(CopiesTest, WhatIsNotNeededAnyMoreIsDropped) {
+  RunWithCopies();
+  LoseTheSecond();
+  LetGo(0, {{0, 2}, {2, 2}});
+  LetGo(2, {{2, 2}, {1, 2}});
+  RunAll();
+  Cancel("job-1");
+  for (const size_t index : {0u, 2u}) {
+    EXPECT_EQ(worker(index).received.back().drop_states().job_id(), "job-1");
+  }
+  // Nor are those of a job that is not known.
+  auto stranger = Connect();
+  v1::WorkerMessage message = ScriptedRegistration("w9", 900, "2.11");
+  *message.mutable_register_()->mutable_kept_states() =
+      ReleasedWith("job-7", {{0, 1}}).released().kept_states();
+  SayUnfenced(*stranger, message);
+  RunAll();
+  EXPECT_EQ(stranger->received.back().drop_states().job_id(), "job-7");
+}
+
+// ---- workers that are told to end ----
+
+v1::WorkerMessage Draining() {
+  v1::WorkerMessage message;
+  message.mutable_draining()->set_reason("it was told to stop");
+  return message;
+}
+
+TEST_F(CopiesTest, AWorkerThatDrainsCostsNoStepAndNoFailure) {
+  JoinMany(3);
+  Submit(SurvivingSpec(2, 4, /*max_failures=*/0));
+  Serve("begin:1");
+  Say(worker(1), Draining());
+  EXPECT_EQ(StateOf("job-1"), v1::JOB_STATE_RUNNING) << "the step goes on";
+  Serve("abort");
+  ASSERT_EQ(StateOf("job-1"), v1::JOB_STATE_RECOVERING);
+  EXPECT_EQ(Get("job-1")->steps_size(), 2);
+  Skip();
+  LetGo(0, {{0, 2}, {1, 2}});
+  LetGo(1, {{1, 2}, {0, 2}});
+  RunAll();
+  // At once: there is a spare.
+  EXPECT_EQ(StateOf("job-1"), v1::JOB_STATE_PLACING);
+  const v1::RestoreStates& restore = worker(2).assign.restore();
+  EXPECT_EQ(restore.step(), 2);
+  ASSERT_EQ(restore.sources_size(), 2);
+  EXPECT_EQ(restore.sources(1).keeper().worker(), "w0") << "w1 is about to go";
+  v1::WorkerMessage leaving;
+  leaving.mutable_leaving()->set_reason("drained");
+  Say(worker(1), leaving);
+  Serve();
+  ExpectSucceeded(4, 1);
+  EXPECT_EQ(Get("job-1")->recoveries(0).steps_redone(), 0);
+  EXPECT_EQ(Get("job-1")->recoveries(0).cause().worker(), "w1");
+}
+
+TEST_F(CopiesTest, ADrainingWorkerGetsNoJob) {
+  JoinMany(2);
+  Say(worker(1), Draining());
+  Submit(SurvivingSpec(2, 3));
+  Serve();
+  EXPECT_EQ(StateOf("job-1"), v1::JOB_STATE_QUEUED);
+  Join("w2");
+  Serve();
+  EXPECT_EQ(StateOf("job-1"), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(Received(worker(1)), "welcome");
 }
 
 }  // namespace

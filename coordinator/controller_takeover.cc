@@ -75,6 +75,7 @@ void Controller::TakeOverRun(const JobRecord& job) {
   recorded.steps = job.steps_committed();
   recorded.checkpoint_step =
       std::max(job.checkpoint_step, job.failed_checkpoint_step);
+  recorded.keep_states = job.state == JobState::kRecovering;
   recorded.requested_checkpoint_step = job.requested_checkpoint_step;
   if (!job.steps.empty()) recorded.last_step = job.steps.back();
   std::vector<JobRun::Member> members;

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/version.h"
 #include "coordinator/controller.h"
+#include "coordinator/log_fields.h"
 #include "coordinator/publish.h"
 
 namespace stagecoach::coordinator {
@@ -45,18 +46,18 @@ absl::Status CheckRegistration(const v1::Register& registration,
   return absl::OkStatus();
 }
 
+bool SamePlace(const std::optional<Position>& a,
+               const std::optional<Position>& b) {
+  if (!a.has_value() || !b.has_value()) return a.has_value() == b.has_value();
+  return a->step == b->step && a->action == b->action &&
+         a->waiting == b->waiting;
+}
+
 absl::Status UnknownPlacement(const v1::Register& registration) {
   return absl::AbortedError(absl::StrCat(
       "this coordinator does not count on worker ", registration.worker(),
       " for ", registration.holds_job_id(), ", epoch ",
       registration.holds_epoch(), "; let go of it and register again"));
-}
-
-LogFields WorkerFields(const std::string& worker, const std::string& job) {
-  LogFields fields;
-  fields.worker = worker;
-  fields.job = job;
-  return fields;
 }
 
 }  // namespace
@@ -101,6 +102,12 @@ void Controller::HandleMessage(const WorkerLink* link,
       return HandleLog(session, message.log());
     case v1::WorkerMessage::kResumed:
       return HandleResumed(session, message);
+    case v1::WorkerMessage::kDraining: {
+      // A copy: the session may go with it.
+      const std::string worker = session.worker;
+      DrainWorker(worker, message.draining().reason());
+      return Schedule();
+    }
     case v1::WorkerMessage::kLeaving:
       LoseWorker(session.worker, absl::StrCat("its process was stopped: ",
                                               message.leaving().reason()));
@@ -110,6 +117,7 @@ void Controller::HandleMessage(const WorkerLink* link,
                  WorkerFields(session.worker, ""));
       return;
     default:
+      session.moved = Now();
       return HandleAnswer(session, message);
   }
 }
@@ -212,7 +220,20 @@ void Controller::OpenSession(Session& session, const v1::Register& registration,
   session.worker = registration.worker();
   session.incarnation = incarnation;
   session.last_heard = Now();
+  session.moved = Now();
   links_[session.worker] = session.link.get();
+  if (registration.draining()) draining_.insert(session.worker);
+  NoteKept(session.worker, registration.kept_states());
+}
+
+void Controller::NoteKept(const std::string& worker,
+                          const v1::KeptStates& kept) {
+  // What a worker has that is about to end is of no use.
+  if (kept.states_size() > 0 && draining_.count(worker) == 0) {
+    kept_[worker] = kept;
+  } else {
+    kept_.erase(worker);
+  }
 }
 
 void Controller::SendWelcome(const std::string& worker) {
@@ -227,15 +248,27 @@ void Controller::SendWelcome(const std::string& worker) {
     welcome->set_recorded_steps(run->recorded_steps);
   }
   SendTo(worker, std::move(message), Epoch());
+  DropStaleCopies(worker);
 }
 
 void Controller::HandleResumed(const Session& session,
                                const v1::WorkerMessage& message) {
   const std::string worker = session.worker;
+  FindSources(worker);
   HandleAnswer(session, message);
   const Session* still = SessionOf(worker);
   if (still == nullptr || !message.resumed().has_failed()) return;
   HandleWorkerFailed(*still, message.resumed().failed());
+}
+
+// With every worker that comes back there may be more copies.
+void Controller::FindSources(const std::string& worker) {
+  Run* run = RunOf(worker);
+  if (run == nullptr || !run->run.NeedsSources()) return;
+  const JobRecord& job = *state_.FindJob(run->run.job_id());
+  const std::optional<KeptChoice> kept = ChooseKept(
+      kept_, job.id, job.stages.size(), job.begin_step, job.begin_step);
+  if (kept.has_value()) run->run.SetSources(SourcesOf(*kept));
 }
 
 bool Controller::PassesFence(const Session& session,
@@ -256,6 +289,7 @@ bool Controller::PassesFence(const Session& session,
     // Also of a job that it has let go: the rest of a log that did not get
     // through before.
     case v1::WorkerMessage::kLog:
+    case v1::WorkerMessage::kDraining:
     case v1::WorkerMessage::kLeaving:
     case v1::WorkerMessage::MESSAGE_NOT_SET:
       return true;
@@ -288,10 +322,11 @@ void Controller::HandleHeartbeat(Session& session,
   const bool current = run != nullptr &&
                        run->run.epoch() == Epoch(message.fence().epoch()) &&
                        run->run.job_id() == message.heartbeat().job_id();
-  session.position.reset();
+  const std::optional<Position> before = std::exchange(session.position, {});
   if (current && message.heartbeat().has_position()) {
     session.position = FromProto(message.heartbeat().position());
   }
+  if (!SamePlace(before, session.position)) session.moved = Now();
   if (run == nullptr || current ||
       run->run.phase() == JobRun::Phase::kReleasing ||
       Now() < run->placed + options_.hold_wait) {
@@ -337,6 +372,9 @@ void Controller::HandleAnswer(const Session& session,
   if (message.has_prepared()) SC_FAILPOINT("coordinator.prepared");
   Run* run = RunOf(session.worker);
   if (run == nullptr) return;
+  if (message.has_released()) {
+    NoteKept(session.worker, message.released().kept_states());
+  }
   const std::string job_id = run->run.job_id();
   const int index = state_.FindJob(job_id)->IndexOf(session.worker);
   JobRun::Output output = run->run.OnMessage(index, message, Now());
@@ -412,6 +450,7 @@ void Controller::LoseWorker(const std::string& worker,
   }
   LogWarning(absl::StrCat("lost: ", reason), WorkerFields(name, job_id));
   away_.erase(name);
+  draining_.erase(name);
   if (const Session* session = SessionOf(name); session != nullptr) {
     const std::shared_ptr<WorkerLink> link = session->link;
     sessions_.erase(link.get());
@@ -421,6 +460,7 @@ void Controller::LoseWorker(const std::string& worker,
                      "; let go of everything and register again")));
     ForgetInMemoryRequests(name);
   }
+  ForgetKeeper(name);
   if (job_id.empty() || runs_.count(job_id) == 0) return;
   FailureReport report;
   report.worker = state_.FindJob(job_id)->IndexOf(name);
@@ -483,8 +523,11 @@ v1::CoordinatorMessage Controller::Fenced(v1::CoordinatorMessage message,
 
 void Controller::SendTo(const std::string& worker,
                         v1::CoordinatorMessage message, Epoch epoch) {
-  const Session* session = SessionOf(worker);
+  Session* session = SessionOf(worker);
   if (session == nullptr) return;
+  if (message.has_step_begin() || message.has_step_commit()) {
+    session->moved = Now();
+  }
   const absl::Status status = session->link->Send(
       Fenced(std::move(message), epoch, session->incarnation));
   // Its end is reported like that of any other session.

@@ -199,7 +199,7 @@ struct JobRecovering {
 struct JobRewound {
   std::string job_id;
   int64_t step = 0;        // updates that the state holds
-  std::string checkpoint;  // where step > 0: its folder
+  std::string checkpoint;  // its folder; empty: step 0, or workers' copies
 };
 
 // The first cause is known; the workers are told to let go.

@@ -11,7 +11,13 @@
 
 namespace stagecoach::coordinator {
 
-enum class FailureKind { kInvalid, kWorkerLost, kOutOfMemory, kInternal };
+enum class FailureKind {
+  kInvalid,
+  kWorkerLost,
+  kOutOfMemory,
+  kInternal,
+  kDrained,  // no failure: a worker was told to end, and its job is moved
+};
 
 // Where a worker's engine was when it last said so.
 struct Position {
@@ -19,6 +25,7 @@ struct Position {
   std::string action;  // "2F0"
   int32_t stage = -1;
   int32_t microbatch = -1;
+  bool waiting = false;  // for a peer, else it computes
 };
 
 // Why a job failed. Action, microbatch and step are empty or -1 outside a step;

@@ -54,6 +54,7 @@ JobRun::JobRun(std::string job_id, Epoch epoch, v1::JobSpec spec,
       step_(planned_->first_step),
       prepared_(members_.size()),
       applied_(members_.size(), planned_->first_step),
+      copied_(members_.size(), -1),
       finished_(members_.size()),
       secured_step_(planned_->first_step),
       first_step_(planned_->first_step),
@@ -88,6 +89,11 @@ v1::CoordinatorMessage JobRun::AssignFor(int worker) const {
     peer->set_peer_address(member.peer_address);
   }
   assign->set_checkpoint(resumed_from_);
+  if (!planned_->sources.empty()) {
+    assign->mutable_restore()->set_step(planned_->first_step);
+    assign->mutable_restore()->mutable_sources()->Assign(
+        planned_->sources.begin(), planned_->sources.end());
+  }
   assign->set_slot_bytes(static_cast<int64_t>(planned_->plan.boundary.bytes()));
   return message;
 }
@@ -186,6 +192,9 @@ absl::Status JobRun::HandleAnswer(int worker, const v1::WorkerMessage& message,
       return OnPrepared(worker, message.prepared());
     case v1::WorkerMessage::kApplied:
       return OnApplied(worker, message.applied());
+    case v1::WorkerMessage::kStateCopied:
+      NoteCopied(worker, message.state_copied());
+      return absl::OkStatus();
     case v1::WorkerMessage::kCheckpointWritten:
       return OnCheckpointWritten(worker, message.checkpoint_written(), output);
     case v1::WorkerMessage::kCheckpointSealed:
@@ -263,6 +272,17 @@ absl::Status JobRun::OnApplied(int worker, const v1::Applied& applied) {
   return absl::OkStatus();
 }
 
+void JobRun::NoteCopied(int worker, const v1::StateCopied& copied) {
+  int64_t& newest = copied_[static_cast<size_t>(worker)];
+  newest = std::max(newest, copied.step());
+}
+
+void JobRun::SetSources(std::vector<v1::StateSource> sources) {
+  auto planned = std::make_shared<PlannedJob>(*planned_);
+  planned->sources = std::move(sources);
+  planned_ = std::move(planned);
+}
+
 void JobRun::LetGo(int worker, const v1::WorkerMemory* memory, Output* output) {
   OnGone(worker);
   WorkerReleased event;
@@ -306,6 +326,10 @@ absl::Status JobRun::Advance(absl::Time now, Output* output) {
     if (!applied_everywhere || !stored) return absl::OkStatus();
     Enter(Phase::kFinishing);
     Broadcast(FinishMessage(), output);
+    return absl::OkStatus();
+  }
+  if (phase_ == Phase::kStepping && copying_) {
+    output->may_move = AllCopied();
     return absl::OkStatus();
   }
   if (phase_ == Phase::kStepping && !step_begun_ && !step_held_) {
@@ -486,12 +510,43 @@ absl::Status JobRun::CommitStep(absl::Time now, Output* output) {
 
 // Back to back: no worker waits for another's update.
 void JobRun::PassBoundary(absl::Time now, Output* output) {
+  if (draining_ && step_ < planned_->spec.training.steps) {
+    return CopyStates(output);
+  }
   if (CheckpointDue()) {
     step_held_ = checkpoint_.has_value();
     if (step_held_) return;
     StartCheckpoint(output);
   }
   BeginStep(now, output);
+}
+
+std::vector<int> JobRun::Owing() const {
+  std::vector<int> owing;
+  if (phase_ != Phase::kStepping) return owing;
+  for (size_t i = 0; i < members_.size(); ++i) {
+    const int worker = static_cast<int>(i);
+    if (applied_[i] < step_ || (step_begun_ && answered_.count(worker) == 0)) {
+      owing.push_back(worker);
+    }
+  }
+  return owing;
+}
+
+absl::Status JobRun::Drain() {
+  if (phase_ == Phase::kStepping && members_.size() > 1) {
+    draining_ = true;
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError("no step boundary comes");
+}
+
+void JobRun::CopyStates(Output* output) {
+  copying_ = true;
+  v1::CoordinatorMessage message;
+  message.mutable_copy_state()->set_job_id(job_id_);
+  message.mutable_copy_state()->set_step(step_);
+  Broadcast(message, output);
 }
 
 absl::Status JobRun::Succeed(Output* output) {
@@ -524,14 +579,21 @@ absl::Status JobRun::Succeed(Output* output) {
   return absl::OkStatus();
 }
 
-JobRun::Output JobRun::Release(const std::string& reason) {
+JobRun::Output JobRun::Release(const std::string& reason, bool keep_states) {
   Enter(Phase::kReleasing);
+  keep_states_ = keep_states;
   Output output;
+  const v1::CoordinatorMessage message = AbortMessage(reason);
+  for (int worker : holding_) output.messages.emplace_back(worker, message);
+  return output;
+}
+
+v1::CoordinatorMessage JobRun::AbortMessage(const std::string& reason) const {
   v1::CoordinatorMessage message;
   message.mutable_abort()->set_job_id(job_id_);
   message.mutable_abort()->set_reason(reason);
-  for (int worker : holding_) output.messages.emplace_back(worker, message);
-  return output;
+  message.mutable_abort()->set_keep_states(keep_states_);
+  return message;
 }
 
 std::string JobRun::TransportOfEdges() const {

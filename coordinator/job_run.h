@@ -1,6 +1,7 @@
 #ifndef STAGECOACH_COORDINATOR_JOB_RUN_H_
 #define STAGECOACH_COORDINATOR_JOB_RUN_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -83,6 +84,8 @@ class JobRun {
     // The job cannot keep its memory.limit. Nothing more comes of it: the
     // caller ends it.
     std::optional<job::OverLimit> over_limit;
+    // A worker drains, and nothing is lost if the job moves now.
+    bool may_move = false;
     // kInternal if the answer made no sense: then `culprit` broke the protocol.
     absl::Status status;
     int culprit = 0;
@@ -103,7 +106,8 @@ class JobRun {
     int64_t checkpoint_step = 0;  // the last that was stored, or failed
     // By worker index, if it was predicted.
     std::vector<v1::MemoryInterval> predicted;
-    int64_t requested_checkpoint_step = 0;  // see RestoreCheckpointRequest
+    bool keep_states = false;  // if releasing: the job is placed again
+    int64_t requested_checkpoint_step = 0;  // see RestoreCheckpoints
     // By worker index: it holds stages; it has finished, and its parameters.
     std::vector<bool> holding;
     std::vector<bool> finished;
@@ -126,23 +130,41 @@ class JobRun {
   }
   // The worker's session ended; it may come back and tell what it holds.
   void OnAway(int worker);
+  // A worker is to end: at the next step boundary the state is copied, then the
+  // caller moves the job. Idempotent. kFailedPrecondition outside the steps,
+  // and for a job of one worker, which has nobody to copy to.
+  absl::Status Drain();
   // An answer of a worker that passed its fence: Assigned, Connected, Prepared,
-  // Applied, Finished, Released, KeptStep or Resumed. Answers that cross an
-  // Abort are ignored.
+  // Applied, StateCopied, Finished, Released, KeptStep or Resumed. Answers that
+  // cross an Abort are ignored.
   Output OnMessage(int worker, const v1::WorkerMessage& message,
                    absl::Time now);
   // A checkpoint at the next step boundary; returns the number of updates that
   // it will hold. kFailedPrecondition: no step is running, or the job has no
   // directory for checkpoints.
   absl::StatusOr<int64_t> RequestCheckpoint();
-  // One that was asked for in an earlier placement, before Start.
-  void RestoreCheckpointRequest(int64_t step) {
-    requested_checkpoint_step_ = step;
+  // What earlier placements had of checkpoints, before Start: one that was
+  // asked for, and the newest that is stored.
+  void RestoreCheckpoints(int64_t requested_step, int64_t stored_step) {
+    requested_checkpoint_step_ = requested_step;
+    secured_step_ = std::min(secured_step_, stored_step);
   }
-  // Abort to all who still hold something of the job.
-  Output Release(const std::string& reason);
+  // Taken over, it may have to say again with whose copies to begin, and does
+  // not know.
+  bool NeedsSources() const {
+    return phase_ == Phase::kResuming && !recorded_.running &&
+           first_step_ > 0 && resumed_from_.empty() &&
+           planned_->sources.empty();
+  }
+  void SetSources(std::vector<v1::StateSource> sources);
+  // Abort to all who still hold something of the job. With `keep_states` it
+  // will be placed again, and they keep their copies of its state.
+  Output Release(const std::string& reason, bool keep_states);
   // The worker holds nothing any more: it let go or is dead.
   void OnGone(int worker) { holding_.erase(worker); }
+
+  // Workers from whom the step that runs, or the last update, is still to come.
+  std::vector<int> Owing() const;
 
   // The workers change over to another plan, or it is not known whether they
   // do.
@@ -182,6 +204,7 @@ class JobRun {
   absl::Status OnConnected(int worker, const v1::Connected& connected);
   absl::Status OnPrepared(int worker, const v1::Prepared& prepared);
   absl::Status OnApplied(int worker, const v1::Applied& applied);
+  void NoteCopied(int worker, const v1::StateCopied& copied);
   absl::Status OnFinished(int worker, const v1::Finished& finished,
                           Output* output);
   absl::Status OnReleased(int worker, const v1::Released& released,
@@ -199,8 +222,8 @@ class JobRun {
   absl::Status OnCheckpointSealed(const v1::CheckpointSealed& sealed,
                                   absl::Time now, Output* output);
   bool CheckpointDue() const;
-  // The step is prepared, and committing it would put more than every_steps
-  // steps at stake, while a checkpoint is being written.
+  // The step is prepared, and committing it would put more steps at stake than
+  // was promised.
   bool CommitMustWait() const;
   void StartCheckpoint(Output* output);
   void NoteWritten(int worker, const v1::CheckpointWritten& written);
@@ -252,6 +275,11 @@ class JobRun {
   void BeginStep(absl::Time now, Output* output);
   // What comes between two steps, and the next one.
   void PassBoundary(absl::Time now, Output* output);
+  // The job is to move: all copy what they have now.
+  void CopyStates(Output* output);
+  bool AllCopied() const {
+    return *std::min_element(copied_.begin(), copied_.end()) >= step_;
+  }
   // Every worker has applied the last step, and another plan waits.
   void ChangePlan(Output* output);
   absl::Status EnterStepping(absl::Time now, Output* output);
@@ -266,6 +294,7 @@ class JobRun {
   absl::Status Succeed(Output* output);
   void Broadcast(const v1::CoordinatorMessage& message, Output* output) const;
   v1::CoordinatorMessage AssignFor(int worker) const;
+  v1::CoordinatorMessage AbortMessage(const std::string& reason) const;
   std::string TransportOfEdges() const;
 
   const std::string job_id_;
@@ -293,6 +322,10 @@ class JobRun {
   std::optional<v1::CoordinatorMessage> last_commit_;  // of step_ - 1
   std::vector<v1::Prepared> prepared_;  // of this step, by worker
   std::vector<int64_t> applied_;        // steps that each worker has applied
+  std::vector<int64_t> copied_;  // newest state that its neighbour has, or -1
+  bool keep_states_ = false;     // RELEASING
+  bool draining_ = false;        // the job is to move
+  bool copying_ = false;         // before it does
   // After the last step, by worker.
   std::vector<v1::Finished> finished_;
   std::optional<PendingCheckpoint> checkpoint_;  // under way: at most one

@@ -27,7 +27,11 @@ bool JobRun::CheckpointDue() const {
 // so a failure costs every_steps steps at most, and a checkpoint costs the time
 // by which writing it takes longer than a step. One that fails is not waited
 // for: the bound holds again from the next one on.
+//
+// With copies in the neighbours' memory a failure costs one step at most, since
+// step s is committed only when all have a copy of what it began with.
 bool JobRun::CommitMustWait() const {
+  if (planned_->spec.recovery.neighbour_copy && !AllCopied()) return true;
   return checkpoint_.has_value() &&
          step_ >= secured_step_ + planned_->spec.checkpoint.every_steps;
 }

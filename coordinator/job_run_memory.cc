@@ -1,4 +1,5 @@
 // What the workers' memory will be, by what one microbatch took on each.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -35,6 +36,10 @@ absl::StatusOr<std::optional<job::MemoryQuestion>> JobRun::QuestionOfMemory(
   }
   question.release = planned_->spec.pipeline.release;
   question.checkpoints = !planned_->spec.checkpoint.directory.empty();
+  if (planned_->spec.recovery.neighbour_copy) {
+    const int64_t steps = planned_->spec.training.steps - planned_->first_step;
+    question.copies = static_cast<int>(std::min<int64_t>(steps, 2));
+  }
   question.receive_pool_bytes = receive_pool_bytes_;
   for (size_t i = 0; i < memory_profiles_.size(); ++i) {
     // A worker that does not account for its bytes says nothing.

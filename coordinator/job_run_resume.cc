@@ -63,6 +63,7 @@ void JobRun::TakeOver(const Recorded& recorded) {
   predicted_ = recorded.predicted;
   requested_checkpoint_step_ = recorded.requested_checkpoint_step;
   secured_step_ = std::max(first_step_, recorded.checkpoint_step);
+  keep_states_ = recorded.keep_states;
   phase_ = recorded.releasing ? Phase::kReleasing : Phase::kResuming;
 }
 
@@ -88,6 +89,7 @@ absl::Status JobRun::OnResumed(int worker, const v1::Resumed& resumed,
   // A worker that began with a checkpoint counts only what it did itself.
   report.set_committed_steps(std::max(first_step_, resumed.committed_steps()));
   report.set_applied_steps(std::max(first_step_, resumed.applied_steps()));
+  if (resumed.has_state_copied()) NoteCopied(worker, resumed.state_copied());
   if (phase_ != Phase::kResuming) {
     SC_RETURN_IF_ERROR(CatchUp(worker, output));
     return SealAgain(now, output);
@@ -101,6 +103,10 @@ absl::Status JobRun::OnResumed(int worker, const v1::Resumed& resumed,
 
 absl::Status JobRun::ResumeTogether(absl::Time now, Output* output) {
   step_start_ = now;
+  if (NeedsSources()) {
+    return CannotResume(
+        absl::StrCat("nobody keeps a copy of step ", first_step_, " any more"));
+  }
   if (recorded_.running) {
     Enter(Phase::kStepping);
     SC_RETURN_IF_ERROR(FindStep(output));
@@ -255,9 +261,7 @@ absl::Status JobRun::CatchUp(int worker, Output* output) {
   const bool answered = answered_.count(worker) > 0;
   if (phase_ == Phase::kReleasing) {
     if (state != v1::PLACEMENT_STATE_NOTHING) {
-      v1::CoordinatorMessage message;
-      message.mutable_abort()->set_job_id(job_id_);
-      output->messages.emplace_back(worker, std::move(message));
+      output->messages.emplace_back(worker, AbortMessage(""));
     } else if (holding_.count(worker) > 0) {
       const v1::WorkerMemory* memory = nullptr;
       if (resumed.released().has_memory())

@@ -118,6 +118,8 @@ class JobRunTest : public ::testing::Test {
         return "write";
       case v1::CoordinatorMessage::kSealCheckpoint:
         return message.seal_checkpoint().discard() ? "discard" : "seal";
+      case v1::CoordinatorMessage::kCopyState:
+        return "copy";
       case v1::CoordinatorMessage::kFinish:
         return "finish";
       case v1::CoordinatorMessage::kAbort:
@@ -204,7 +206,7 @@ TEST_F(ProvisionalRunTest, APlanThatComesTooLateChangesNothing) {
   run_->Start();
   Say(1, Profiled(false));
   Say(0, Profiled(true));
-  EXPECT_EQ(Kinds(run_->Release("cancelled")), "0:abort 1:abort");
+  EXPECT_EQ(Kinds(run_->Release("cancelled", false)), "0:abort 1:abort");
   EXPECT_TRUE(run_->Assign(Replanned()).messages.empty());
   EXPECT_EQ(run_->phase(), Phase::kReleasing);
 }
@@ -640,6 +642,120 @@ TEST_F(JobRunCheckpointTest, AnswersOfAnotherAttemptChangeNothing) {
   ExpectBroken(Say(0, Written(2, "zero")), 0, "twice");
 }
 
+// What a draining worker has is with its neighbour before the job moves.
+TEST_F(JobRunTest, AJobMovesAtAStepBoundaryOnceAllHaveCopied) {
+  EXPECT_TRUE(absl::IsFailedPrecondition(run_->Drain()));
+  ToStepping();
+  EXPECT_TRUE(run_->Drain().ok());
+  Say(0, Prepared(0, false));
+  const JobRun::Output output = Say(1, Prepared(0, true));
+  EXPECT_EQ(Kinds(output), "0:commit 1:commit 0:copy 1:copy");
+  EXPECT_EQ(output.messages[2].second.copy_state().step(), 1);
+  EXPECT_FALSE(output.may_move);
+  for (int worker : {0, 1}) {
+    EXPECT_EQ(Kinds(Say(worker, Applied(0))), "") << "no step begins";
+  }
+  v1::WorkerMessage copied;
+  copied.mutable_state_copied()->set_step(1);
+  EXPECT_FALSE(Say(1, copied).may_move);
+  EXPECT_TRUE(Say(0, copied).may_move);
+}
+
+// Two workers that keep each other's copies, five steps.
+class JobRunCopiesTest : public JobRunTest {
+ protected:
+  void Begin(int64_t first_step, bool sources = true) {
+    job::JobSpec spec = TinyJob(2, /*steps=*/5);
+    spec.recovery.neighbour_copy = true;
+    auto planned = PlanForWorkers(spec, /*profile=*/nullptr, job::PlanJob);
+    ASSERT_TRUE(planned.ok()) << planned.status();
+    planned->first_step = first_step;
+    if (sources) planned->sources = Sources();
+    std::vector<JobRun::Member> members(2);
+    members[0].name = "a";
+    members[1].name = "b";
+    run_ = std::make_unique<JobRun>(
+        "job-1", Epoch(1), TinySpec(2),
+        std::make_shared<const PlannedJob>(*std::move(planned)),
+        std::move(members));
+  }
+  static std::vector<v1::StateSource> Sources() {
+    std::vector<v1::StateSource> sources(2);
+    for (int stage : {0, 1}) {
+      sources[static_cast<size_t>(stage)].set_stage(stage);
+      sources[static_cast<size_t>(stage)].mutable_keeper()->set_worker("c");
+    }
+    return sources;
+  }
+  static v1::WorkerMessage Copied(int64_t step) {
+    v1::WorkerMessage message;
+    message.mutable_state_copied()->set_step(step);
+    return message;
+  }
+};
+
+TEST_F(JobRunCopiesTest, NoStepIsCommittedBeforeItsBeginningIsCopied) {
+  Begin(0, /*sources=*/false);
+  ToStepping();
+  Say(0, Copied(0));
+  Say(0, Prepared(0, false));
+  EXPECT_EQ(Kinds(Say(1, Prepared(0, true))), "") << "b has no copy yet";
+  EXPECT_EQ(Kinds(Say(1, Copied(0))), "0:commit 1:commit 0:begin 1:begin");
+  for (int worker : {0, 1}) Say(worker, Applied(0));
+  // The next one, copied sooner than computed.
+  for (int worker : {0, 1}) EXPECT_EQ(Kinds(Say(worker, Copied(1))), "");
+  Say(0, Prepared(1, false));
+  EXPECT_EQ(Kinds(Say(1, Prepared(1, true))),
+            "0:commit 1:commit 0:begin 1:begin");
+}
+
+TEST_F(JobRunCopiesTest, APlacementBeginsWithTheCopiesItIsGiven) {
+  Begin(3);
+  const JobRun::Output output = run_->Start();
+  ASSERT_EQ(output.messages.size(), 2u);
+  for (const auto& [worker, message] : output.messages) {
+    EXPECT_EQ(message.assign().restore().step(), 3);
+    ASSERT_EQ(message.assign().restore().sources_size(), 2);
+    EXPECT_EQ(message.assign().restore().sources(1).stage(), 1);
+    EXPECT_EQ(message.assign().restore().sources(1).keeper().worker(), "c");
+    EXPECT_EQ(message.assign().checkpoint(), "");
+  }
+}
+
+TEST_F(JobRunCopiesTest, OnlyThoseWhoWillBePlacedAgainKeepThem) {
+  for (const bool keep : {true, false}) {
+    Begin(0, /*sources=*/false);
+    ToStepping();
+    const JobRun::Output output = run_->Release("over", keep);
+    ASSERT_EQ(output.messages.size(), 2u);
+    EXPECT_EQ(output.messages[0].second.abort().keep_states(), keep);
+  }
+}
+
+TEST_F(JobRunCopiesTest, TakenOverBeforeTheyWereToldWorkersAreToldAgain) {
+  for (const bool found : {true, false}) {
+    Begin(3, /*sources=*/false);
+    JobRun::Recorded recorded;
+    recorded.steps = 3;
+    recorded.holding = {true, true};
+    recorded.finished = {false, false};
+    recorded.parameters.resize(2);
+    recorded.evaluation_losses.resize(2);
+    run_->TakeOver(recorded);
+    EXPECT_TRUE(run_->NeedsSources());
+    if (found) run_->SetSources(Sources());
+    v1::WorkerMessage nothing;
+    nothing.mutable_resumed()->set_state(v1::PLACEMENT_STATE_NOTHING);
+    Say(0, nothing);
+    const JobRun::Output output = Say(1, nothing);
+    EXPECT_EQ(output.status.ok(), found) << output.status;
+    EXPECT_EQ(Kinds(output), found ? "0:assign 1:assign" : "");
+    if (found) {
+      EXPECT_EQ(output.messages[0].second.assign().restore().step(), 3);
+    }
+  }
+}
+
 TEST_F(JobRunTest, WithoutADirectoryNothingIsWritten) {
   ToStepping();
   const absl::Status status = run_->RequestCheckpoint().status();
@@ -681,7 +797,7 @@ TEST_F(JobRunTest, WhoeverReportsNonsenseIsTheCulprit) {
 TEST_F(JobRunTest, AbortGoesToThoseWhoStillHoldSomething) {
   ToStepping();
   run_->OnGone(0);
-  EXPECT_EQ(Kinds(run_->Release("enough")), "1:abort");
+  EXPECT_EQ(Kinds(run_->Release("enough", false)), "1:abort");
   const JobRun::Output late = Say(1, Prepared(0, true));
   EXPECT_TRUE(late.status.ok());
   EXPECT_TRUE(late.events.empty());

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "base/failpoint_server.h"
 #include "base/log.h"
 #include "base/notification.h"
 #include "base/process.h"
@@ -234,6 +235,11 @@ int Main(int argc, char** argv) {
   }
   DieWithParent(flags.parent);
   StartLog(flags);
+  if (const absl::Status status = ServeFailpoints(); !status.ok()) {
+    std::fprintf(stderr, "stagecoach-coordinator: %s\n",
+                 std::string(status.message()).c_str());
+    return 2;
+  }
   if (!checked.empty()) return Maintain(CheckDataDirectory(checked));
   if (!repaired.empty()) return Maintain(RepairDataDirectory(repaired));
   return Serve(flags);

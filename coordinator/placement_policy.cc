@@ -45,13 +45,13 @@ std::string Missing(int64_t count, int registered, int idle,
 
 WorkerChoice ChooseWorkers(
     const std::map<std::string, WorkerRecord, NaturalOrder>& workers,
-    int64_t count) {
+    const std::set<std::string>& draining, int64_t count) {
   Groups groups;
   int registered = 0;
   int idle = 0;
   for (const auto& [name, worker] : workers) {
     if (!worker.dead) ++registered;
-    if (!worker.idle()) continue;
+    if (!worker.idle() || draining.count(name) > 0) continue;
     ++idle;
     AddTo(groups, worker);
   }

@@ -2,6 +2,7 @@
 #define STAGECOACH_COORDINATOR_PLACEMENT_POLICY_H_
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,12 +19,12 @@ struct WorkerChoice {
   std::string reason;
 };
 
-// Chooses `count` idle workers that have the same libtorch (results are
-// bit-equal only then): the group with the first name among those that are
-// large enough. Deterministic; pure.
+// Chooses `count` idle workers, none of `draining`, that have the same libtorch
+// (results are bit-equal only then): the group with the first name among those
+// that are large enough. Deterministic; pure.
 WorkerChoice ChooseWorkers(
     const std::map<std::string, WorkerRecord, NaturalOrder>& workers,
-    int64_t count);
+    const std::set<std::string>& draining, int64_t count);
 
 }  // namespace stagecoach::coordinator
 

@@ -10,6 +10,7 @@
 #include "job/job_spec.h"
 #include "job/plan.h"
 #include "stagecoach/v1/schedule.pb.h"
+#include "stagecoach/v1/session.pb.h"
 
 namespace stagecoach::coordinator {
 
@@ -22,6 +23,8 @@ struct PlannedJob {
   std::string schedule_id;  // hash of its contents
   int64_t first_step = 0;
   std::string checkpoint;  // folder to begin with, if first_step > 0
+  // Or who keeps a copy of each stage as it was then; empty: begins otherwise.
+  std::vector<v1::StateSource> sources;
 };
 
 // The profile is null until there is one.

@@ -166,6 +166,7 @@ v1::FailureKind ToProto(FailureKind kind) {
     case FailureKind::kInvalid:
       return v1::FAILURE_KIND_INVALID;
     case FailureKind::kWorkerLost:
+    case FailureKind::kDrained:
       return v1::FAILURE_KIND_WORKER_LOST;
     case FailureKind::kOutOfMemory:
       return v1::FAILURE_KIND_OUT_OF_MEMORY;
@@ -194,6 +195,7 @@ Position FromProto(const v1::Position& position) {
   result.action = position.action();
   result.stage = position.stage();
   result.microbatch = position.microbatch();
+  result.waiting = !position.waiting_for().empty();
   return result;
 }
 

@@ -19,6 +19,7 @@ int64_t FailuresWithoutProgress(const JobRecord& job) {
     furthest = std::max(furthest, steps);
   };
   for (const RecoveryRecord& recovery : job.recoveries) {
+    if (recovery.cause.kind == FailureKind::kDrained) continue;
     count(recovery.steps_before);
   }
   count(job.steps_committed());
@@ -39,7 +40,11 @@ RecoveryDecision DecideRecovery(const JobRecord& job,
   if (cause.kind != FailureKind::kWorkerLost) return decision;
   const int64_t most = job.spec.recovery().max_failures();
   if (most == 0) return decision;
-  const auto survived = static_cast<int64_t>(job.recoveries.size());
+  const int64_t survived =
+      std::count_if(job.recoveries.begin(), job.recoveries.end(),
+                    [](const RecoveryRecord& recovery) {
+                      return recovery.cause.kind != FailureKind::kDrained;
+                    });
   if (survived >= most) {
     decision.words = absl::StrCat("recovery.max_failures = ", most,
                                   " is used up; a greater one, and frequent "

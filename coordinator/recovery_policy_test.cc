@@ -73,5 +73,15 @@ TEST(RecoveryPolicyTest, WithoutTheKeyItsDefaultCounts) {
   EXPECT_FALSE(DecideRecovery(JobWith(99, 0, {4, 4}, 4), Lost()).recover);
 }
 
+TEST(RecoveryPolicyTest, AWorkerThatDrainedIsNoFailure) {
+  JobRecord job = JobWith(1, 2, {4, 4, 4}, 4);
+  for (RecoveryRecord& recovery : job.recoveries) {
+    recovery.cause.kind = FailureKind::kDrained;
+  }
+  const RecoveryDecision decision = DecideRecovery(job, Lost());
+  EXPECT_TRUE(decision.recover);
+  EXPECT_EQ(decision.words, "1 of at most 1");
+}
+
 }  // namespace
 }  // namespace stagecoach::coordinator

@@ -84,6 +84,9 @@ std::optional<v1::WorkerMessage> ScriptedAnswer(
     case v1::CoordinatorMessage::kStepCommit:
       answer.mutable_applied()->set_step(message.step_commit().step());
       return answer;
+    case v1::CoordinatorMessage::kCopyState:
+      answer.mutable_state_copied()->set_step(message.copy_state().step());
+      return answer;
     case v1::CoordinatorMessage::kFinish: {
       v1::Finished* finished = answer.mutable_finished();
       finished->add_parameters()->set_name(absl::StrCat("parameter of ", name));

@@ -373,11 +373,10 @@ const BadInput kNotBuilt[] = {
     {"Precision", "steps = 5", "precision = \"bfloat16\"",
      "DIR/spec.toml:11:1: training.precision: \"bfloat16\" is not supported "
      "yet; supported now: \"float32\""},
-    {"NeighbourCopy", "[pipeline]",
-     "[recovery]\nneighbour_copy = true\n[pipeline]",
-     "DIR/spec.toml:14:1: recovery.neighbour_copy: is not supported yet; set "
-     "it "
-     "to false or leave it out"},
+    {"NeighbourCopy", "workers = 2",
+     "workers = 1\n[recovery]\nneighbour_copy = true",
+     "DIR/spec.toml:16:1: recovery.neighbour_copy: a job of one worker has no "
+     "neighbour; set pipeline.workers = 2 or more, or leave it out"},
 };
 INSTANTIATE_TEST_SUITE_P(NotBuilt, BadInputTest, testing::ValuesIn(kNotBuilt),
                          TitleOf);

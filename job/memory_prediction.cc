@@ -326,6 +326,21 @@ absl::StatusOr<CategoryBytes> PeakOf(const MemoryQuestion& question,
   }
   CategoryBytes peak = base + copy;
   if (acknowledged == Acknowledged::kLate) base += copy;
+  // All copies are there at the end of a step, before its outcome; of its
+  // update, and of what else the step takes, only what is there for certain.
+  const auto own = profile.state_copy_bytes;
+  const size_t workers = question.profiles.size();
+  const auto others =
+      question.profiles[(worker.index() + workers - 1) % workers]
+          .state_copy_bytes;
+  CategoryBytes copies;
+  copies.Add(MemoryCategory::kOther, question.copies * (own + others));
+  peak.RaiseTo(base + copies);
+  if (acknowledged == Acknowledged::kLate) {
+    base += copies;
+  } else if (question.copies > 0) {
+    base.Add(MemoryCategory::kOther, own + (question.copies > 1 ? others : 0));
+  }
   ListWalk step(question, *question.schedule, worker, acknowledged, base);
   SC_RETURN_IF_ERROR(step.Run(/*evaluating=*/false));
   peak.RaiseTo(step.peak());

@@ -16,7 +16,8 @@ struct MemoryInterval {
   // If every output is acknowledged at the moment it is sent.
   CategoryBytes low;
   // If the send budget's worth of outputs is always unacknowledged, and the
-  // copy of a checkpoint stays until the next one.
+  // copy of a checkpoint stays until the next one. With both versions of the
+  // neighbour's copies from the beginning of a step on.
   CategoryBytes high;
 };
 
@@ -26,6 +27,10 @@ struct MemoryQuestion {
   ReleasePolicy release = ReleasePolicy::kAcknowledged;
   // The job has a directory for checkpoints.
   bool checkpoints = false;
+  // Versions of each stage's state that are kept beside the engine's, by its
+  // worker and by that one's neighbour (the next worker): 2 at the most, 0
+  // without recovery.neighbour_copy.
+  int copies = 0;
   // Of each worker's receive pools, by index.
   std::vector<int64_t> receive_pool_bytes;
   std::vector<WorkerMemoryProfile> profiles;  // by worker index

@@ -1,5 +1,6 @@
 #include "job/plan.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -143,6 +144,10 @@ MemoryQuestion MemoryQuestionOf(
   if (plan.evaluation.workers > 0) question.evaluation = &plan.evaluation;
   question.release = spec.pipeline.release;
   question.checkpoints = !spec.checkpoint.directory.empty();
+  if (spec.recovery.neighbour_copy) {
+    question.copies =
+        static_cast<int>(std::min<int64_t>(spec.training.steps, 2));
+  }
   question.profiles = workers;
   question.receive_pool_bytes = ReceivePoolBytes(
       plan.schedule, static_cast<int64_t>(plan.boundary.bytes()),

@@ -62,7 +62,7 @@ class Validator {
 
   absl::Status Run() {
     for (const Key& key : Keys()) CheckKey(key);
-    CheckNotBuiltYet();
+    CheckRecovery();
     CheckName();
     CheckModel();
     CheckTraining();
@@ -152,10 +152,11 @@ class Validator {
   }
   static std::string NumberOrInteger(double value) { return NumberText(value); }
 
-  void CheckNotBuiltYet() {
-    if (spec_.recovery.neighbour_copy) {
+  void CheckRecovery() {
+    if (spec_.recovery.neighbour_copy && spec_.pipeline.workers == 1) {
       Add("recovery.neighbour_copy",
-          "is not supported yet; set it to false or leave it out");
+          "a job of one worker has no neighbour; set pipeline.workers = 2 or "
+          "more, or leave it out");
     }
   }
 

@@ -64,7 +64,7 @@ class Heard {
 struct Peer {
   Peer(const std::string& name, uint64_t incarnation)
       : control(Incarnation(incarnation)),
-        service(name, Incarnation(incarnation), &directory, &control) {
+        service(name, Incarnation(incarnation), &directory, &control, &vault) {
     grpc::ServerBuilder builder;
     builder.RegisterService(&service);
     server = rpc::Listen(builder, rpc::ListenOptions()).value();
@@ -82,6 +82,7 @@ struct Peer {
 
   PeerDirectory directory;
   PeerControl control;
+  StateVault vault{&memory::AccountingAllocator::Process()};
   PeerService service;
   rpc::ListeningServer server;
   PeerAddress address;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "base/status.h"
 
@@ -285,6 +286,7 @@ std::vector<std::string> PeerLink::EdgeSummaries() const {
 absl::Status PeerLink::Send(const LinkEdge& edge,
                             const memory::TransferKey& key,
                             std::vector<transport::OutgoingTensor> tensors) {
+  SC_FAILPOINT("worker.send");
   Out* out = FindOut(edge);
   if (out == nullptr) {
     return absl::InternalError(
@@ -323,6 +325,7 @@ absl::Status PeerLink::SendFromSlot(const LinkEdge& edge,
                                     const memory::TransferKey& key,
                                     const TensorDescriptor& tensor,
                                     const transport::WritableSlot& slot) {
+  SC_FAILPOINT("worker.send");
   Out* const out = FindOut(edge);
   if (out == nullptr) {
     return absl::InternalError(
@@ -397,6 +400,7 @@ void PeerLink::PostReceive(In* in) {
 
 void PeerLink::OnArrived(In* in,
                          absl::StatusOr<transport::ReceivedTransfer> transfer) {
+  SC_FAILPOINT("worker.acknowledge");
   // An error here follows an abort or a loss, which OnEdgeLost reports.
   if (!transfer.ok()) return;
   const transport::TransferHeader header = transfer->header;
@@ -409,6 +413,7 @@ void PeerLink::OnArrived(In* in,
 }
 
 void PeerLink::OnAcknowledged(const transport::TransferHeader& header) {
+  SC_FAILPOINT("worker.release");
   options_.ledger->Acknowledge(KeyOf(header));
   doorbell_->Ring();
 }

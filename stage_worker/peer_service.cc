@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "rpc/channel.h"
+#include "stage_worker/peer_state.h"
 
 namespace stagecoach::worker {
 
@@ -50,6 +51,23 @@ grpc::ServerUnaryReactor* PeerService::DescribePaths(
     proto->set_detail(offer.detail);
   }
   reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* PeerService::KeepState(
+    grpc::CallbackServerContext* context, const v1::KeepStateRequest* request,
+    v1::KeepStateResponse* /*response*/) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(rpc::ToGrpc(TakeState(*request, incarnation_, vault_)));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* PeerService::FetchState(
+    grpc::CallbackServerContext* context, const v1::FetchStateRequest* request,
+    v1::FetchStateResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(
+      rpc::ToGrpc(GiveState(*request, incarnation_, *vault_, response)));
   return reactor;
 }
 

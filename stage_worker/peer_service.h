@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
+#include "stage_worker/copies/state_vault.h"
 #include "stage_worker/peer_address.h"
 #include "stage_worker/peer_control.h"
 #include "stage_worker/peer_directory.h"
@@ -14,16 +15,19 @@
 
 namespace stagecoach::worker {
 
-// PeerService over a directory and control channels, which must outlive it.
+// PeerService over a directory, control channels and a vault of copies, which
+// must outlive it.
 // Thread-safe.
 class PeerService final : public v1::PeerService::CallbackService {
  public:
   PeerService(std::string worker, Incarnation incarnation,
-              const PeerDirectory* directory, PeerControl* control)
+              const PeerDirectory* directory, PeerControl* control,
+              StateVault* vault)
       : worker_(std::move(worker)),
         incarnation_(incarnation),
         directory_(directory),
-        control_(control) {}
+        control_(control),
+        vault_(vault) {}
 
   grpc::ServerUnaryReactor* Describe(
       grpc::CallbackServerContext* context,
@@ -37,6 +41,13 @@ class PeerService final : public v1::PeerService::CallbackService {
       grpc::CallbackServerContext* /*context*/) override {
     return control_->Serve();
   }
+  grpc::ServerUnaryReactor* KeepState(grpc::CallbackServerContext* context,
+                                      const v1::KeepStateRequest* request,
+                                      v1::KeepStateResponse* response) override;
+  grpc::ServerUnaryReactor* FetchState(
+      grpc::CallbackServerContext* context,
+      const v1::FetchStateRequest* request,
+      v1::FetchStateResponse* response) override;
   // What Describe says. kNotFound and kFailedPrecondition as PeerDirectory.
   absl::Status Answer(const v1::DescribePeerRequest& request,
                       v1::DescribePeerResponse* response) const;
@@ -46,6 +57,7 @@ class PeerService final : public v1::PeerService::CallbackService {
   const Incarnation incarnation_;
   const PeerDirectory* const directory_;
   PeerControl* const control_;
+  StateVault* const vault_;
 };
 
 // Asks a peer what it offers. Blocks at most `timeout`. kFailedPrecondition if

@@ -33,8 +33,9 @@ void CheckQuestion(const v1::DescribePeerRequest& request) {
   entry.endpoints = {{"shm", "here"}};
   directory.Publish(entry);
   PeerControl control(Incarnation{kIncarnation});
+  StateVault vault(&memory::AccountingAllocator::Process());
   const PeerService service("w1", Incarnation(kIncarnation), &directory,
-                            &control);
+                            &control, &vault);
   v1::DescribePeerResponse response;
   const absl::Status status = service.Answer(request, &response);
   const bool right = request.job_id() == "j" && request.fence().epoch() == 3;

@@ -140,6 +140,7 @@ absl::Status Placement::BuildEngine() {
   engine.data = data_.get();
   SC_ASSIGN_OR_RETURN(engine_, parts_.engine_factory(engine));
   if (parts_.profile_memory) SC_RETURN_IF_ERROR(MeasureMemory());
+  if (options_.restore) return options_.restore(engine_.get());
   if (options_.checkpoint.empty()) return absl::OkStatus();
   return checkpoint::LoadState(options_.checkpoint, engine_.get());
 }

@@ -68,6 +68,9 @@ struct PlacementOptions {
   size_t boundary_bytes = 0;
   // Folder of the checkpoint to begin with; empty: the model's own beginning.
   std::string checkpoint;
+  // Or else, if it begins with copies that workers keep: gives them to the
+  // engine. Blocks.
+  std::function<absl::Status(StageEngine* engine)> restore;
   PathsResolver paths_of;  // of every worker of the job
   // For a transport that carries only payloads.
   transport::ControlChannelFactory control_channels;

@@ -59,6 +59,7 @@ bool Session::PassesFence(const v1::CoordinatorMessage& message) {
     case v1::CoordinatorMessage::kWelcome:
     case v1::CoordinatorMessage::kMemoryQuery:
     case v1::CoordinatorMessage::kLogAcknowledged:
+    case v1::CoordinatorMessage::kDropStates:
     case v1::CoordinatorMessage::kShutdown:
       return true;
     case v1::CoordinatorMessage::kProfile:
@@ -102,7 +103,12 @@ void Session::OnMessage(const v1::CoordinatorMessage& message) {
     case v1::CoordinatorMessage::kFinish:
       return OnFinish(message.finish());
     case v1::CoordinatorMessage::kAbort:
+      if (!message.abort().keep_states()) DropCopies(message.abort().job_id());
       return OnAbort(message.abort().reason());
+    case v1::CoordinatorMessage::kCopyState:
+      return OnCopyState(message.copy_state());
+    case v1::CoordinatorMessage::kDropStates:
+      return DropCopies(message.drop_states().job_id());
     case v1::CoordinatorMessage::kMemoryQuery:
       return OnMemoryQuery(message.memory_query());
     case v1::CoordinatorMessage::kLogAcknowledged:

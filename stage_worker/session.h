@@ -15,6 +15,8 @@
 #include "base/serial_executor.h"
 #include "job/model_profile.h"
 #include "stage_worker/checkpoint_writer.h"
+#include "stage_worker/copies/neighbour_copies.h"
+#include "stage_worker/copies/state_vault.h"
 #include "stage_worker/job_logs.h"
 #include "stage_worker/peer_address.h"
 #include "stage_worker/peer_control.h"
@@ -38,6 +40,12 @@ struct SessionOptions {
   // Where checkpoints are written: may block. Must outlive the session and be
   // drained like the engine's.
   Executor* files = nullptr;
+  // Where copies are sent to a neighbour: may block, likewise.
+  Executor* copies = nullptr;
+  // Of this process; with how copies reach peers. Must outlive the session.
+  // Null: jobs with recovery.neighbour_copy are refused.
+  StateVault* vault = nullptr;
+  StateCarrier carrier;
   // Must outlive the session.
   PeerDirectory* directory = nullptr;
   // What is logged about jobs, to be sent along; null: nothing is.
@@ -73,6 +81,10 @@ class Session : public std::enable_shared_from_this<Session> {
   // unless the coordinator has ended this one with kAborted: then it is
   // dropped, and the next registration waits until it is gone.
   void OnDisconnected(const absl::Status& status);
+  // Asks the coordinator to move the job away, and then, or if there is none,
+  // calls on_shutdown.
+  void Drain(const std::string& reason);
+  bool draining() const { return draining_; }
   // Tells the coordinator that the process is about to end.
   void SendLeaving(const std::string& reason);
   // Tells the coordinator where the engine is, and what was logged.
@@ -92,7 +104,9 @@ class Session : public std::enable_shared_from_this<Session> {
     std::vector<PeerAddress> peers;
     int64_t steps = 0;  // of the whole job
     std::shared_ptr<CheckpointWriter> checkpoints;
-    int64_t sealing_step = 0;  // of the last SealCheckpoint
+    int64_t sealing_step = 0;                 // of the last SealCheckpoint
+    std::shared_ptr<NeighbourCopies> copies;  // null: there is no neighbour
+    bool copies_steps = false;  // what each step begins with; else when told
     // For a coordinator that comes back: what was answered, and it may not have
     // heard or recorded. Stays until the next placement.
     v1::Resumed answers;
@@ -133,6 +147,22 @@ class Session : public std::enable_shared_from_this<Session> {
                   const CheckpointWriter::Path& path);
   bool HoldsLivePlacement() const;
 
+  // session_copies.cc
+  // Of the placement whose Assign this is.
+  absl::Status PrepareCopies(const v1::Assign& assign,
+                             PlacementOptions* placement);
+  RestoreOptions RestoreOf(const v1::Assign& assign,
+                           const PlacementOptions& placement) const;
+  // On the engine: what the step begins with, for the neighbour.
+  absl::Status CopyState(const std::shared_ptr<NeighbourCopies>& copies,
+                         Epoch epoch, StepIndex step, Placement& placement);
+  void OnCopyState(const v1::CopyState& copy);
+  void OnCopied(Epoch epoch, int64_t step, const absl::Status& status);
+  void CancelCopies();
+  // Of `job_id`, unless it will be placed again.
+  void DropCopies(const std::string& job_id);
+  v1::KeptStates ListCopies() const;
+
   // session_memory.cc
   void OnMemoryQuery(const v1::MemoryQuery& query);
   v1::WorkerMessage MemoryReportFor(const v1::MemoryQuery& query) const;
@@ -145,6 +175,8 @@ class Session : public std::enable_shared_from_this<Session> {
   // The placement cannot go on; tells the coordinator and stops it.
   void Fail(const absl::Status& status);
   void SendReleased(const v1::WorkerMemory* memory);
+  // Nothing is held any more.
+  void BecomeIdle();
 
   // session_resume.cc
   void Register();
@@ -198,6 +230,7 @@ class Session : public std::enable_shared_from_this<Session> {
   bool welcomed_ = false;
   // It does not want the placement.
   bool disowned_ = false;
+  bool draining_ = false;
   FenceCounters refused_;
   int64_t heartbeats_ = 0;
   // The last schedule that came, by its id.

@@ -53,6 +53,7 @@ void Session::Fail(const absl::Status& status) {
   *held_.answers.mutable_failed() = *failed;
   Send(std::move(message));
   if (held_.checkpoints != nullptr) held_.checkpoints->Cancel();
+  CancelCopies();
   if (held_.placement == nullptr) return;
   held_.placement->Abort(status);
   options_.engine->Add([placement = held_.placement] { placement->Stop(); });
@@ -64,6 +65,7 @@ void Session::OnAbort(const std::string& reason) {
   if (state_ != SessionState::kReleasing) Transition(SessionState::kReleasing);
   options_.directory->Withdraw();
   if (held_.checkpoints != nullptr) held_.checkpoints->Cancel();
+  CancelCopies();
   // OnBuilt or OnProfiled comes back here: a build cannot be interrupted, and a
   // profile only between two actions.
   profile_cancelled_->store(true);
@@ -89,19 +91,36 @@ void Session::SendReleased(const v1::WorkerMemory* memory) {
   v1::Released* released = message.mutable_released();
   released->set_job_id(held_.job_id);
   if (memory != nullptr) *released->mutable_memory() = *memory;
+  *released->mutable_kept_states() = ListCopies();
   *held_.answers.mutable_released() = *released;
   LogAboutJob("has let go of everything");
   SendRestOfLog();
   Send(std::move(message));
   options_.engine->Add([placement = held_.placement] {});
   held_.placement.reset();
+  BecomeIdle();
+}
+
+void Session::BecomeIdle() {
   Transition(SessionState::kIdle);
+  if (draining_) return options_.on_shutdown("drained");
   Register();
+}
+
+void Session::Drain(const std::string& reason) {
+  if (draining_) return;
+  draining_ = true;
+  if (state_ == SessionState::kIdle) return options_.on_shutdown(reason);
+  LogAboutJob(absl::StrCat("drains: ", reason));
+  v1::WorkerMessage message;
+  message.mutable_draining()->set_reason(reason);
+  Send(std::move(message));
 }
 
 void Session::Stop(std::function<void()> done) {
   profile_cancelled_->store(true);
   if (held_.checkpoints != nullptr) held_.checkpoints->Cancel();
+  CancelCopies();
   if (held_.placement != nullptr) {
     held_.placement->Abort(absl::CancelledError("the worker is stopping"));
   }

@@ -180,6 +180,8 @@ void Session::OnAssign(const v1::Assign& assign, Epoch epoch) {
                            assign.worker_index()));
   auto placement_options = OptionsOf(assign, epoch);
   if (!placement_options.ok()) return Fail(placement_options.status());
+  const absl::Status copies = PrepareCopies(assign, &*placement_options);
+  if (!copies.ok()) return Fail(copies);
   CheckpointWriter::Options writer;
   writer.job_id = held_.job_id;
   writer.epoch = epoch;
@@ -217,6 +219,7 @@ void Session::OnBuilt(Epoch epoch,
 }
 
 void Session::SendAssigned() {
+  SC_FAILPOINT("worker.schedule.installed");
   Transition(SessionState::kBuilt);
   LogAboutJob(
       absl::StrCat("stages are built, data is open; receive pool ",

@@ -61,6 +61,8 @@ void Session::Register() {
     registration->set_holds_job_id(held_.job_id);
     registration->set_holds_epoch(held_.epoch.value());
   }
+  *registration->mutable_kept_states() = ListCopies();
+  registration->set_draining(draining_);
   Send(std::move(message));
   SC_FAILPOINT("worker.register");
 }

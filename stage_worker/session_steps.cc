@@ -19,8 +19,11 @@ void Session::OnStepBegin(const v1::StepBegin& begin) {
   if (!Expect(SessionState::kReady, "StepBegin")) return;
   Transition(SessionState::kStepping);
   OnEngine<absl::StatusOr<v1::Prepared>>(
-      [begin](Placement& placement) -> absl::StatusOr<v1::Prepared> {
+      [this, copies = held_.copies_steps ? held_.copies : nullptr,
+       epoch = held_.epoch,
+       begin](Placement& placement) -> absl::StatusOr<v1::Prepared> {
         const StepIndex step(begin.step());
+        SC_RETURN_IF_ERROR(CopyState(copies, epoch, step, placement));
         v1::Prepared prepared;
         prepared.set_job_id(begin.job_id());
         prepared.set_step(step.value());
@@ -61,6 +64,10 @@ void Session::OnStepCommit(const v1::StepCommit& commit) {
   if (!Expect(SessionState::kPrepared, "StepCommit")) return;
   SC_FAILPOINT("worker.commit");
   KeepOutcome(commit);
+  // What this step began with is everywhere.
+  if (held_.copies != nullptr) {
+    options_.vault->DropBefore(commit.step() + (held_.copies_steps ? 0 : 1));
+  }
   // Ready at once: the engine works in order, so the next step may be queued
   // behind the update.
   Transition(SessionState::kReady);
@@ -121,12 +128,13 @@ void Session::OnFinish(const v1::Finish& finish) {
             FormatByteSize(finished->memory().allocated_bytes().peak()),
             " were allocated"));
         SendRestOfLog();
+        CancelCopies();
+        DropCopies(held_.job_id);
         Send(std::move(message));
         // The engine may still drop its own reference: let it be the last.
         options_.engine->Add([placement = held_.placement] {});
         held_.placement.reset();
-        Transition(SessionState::kIdle);
-        Register();
+        BecomeIdle();
       });
 }
 

@@ -18,8 +18,10 @@
 #include "base/status.h"
 #include "base/version.h"
 #include "rpc/channel.h"
+#include "stage_worker/copies/state_vault.h"
 #include "stage_worker/peer_control.h"
 #include "stage_worker/peer_service.h"
+#include "stage_worker/peer_state.h"
 #include "stage_worker/session.h"
 #include "stage_worker/session_stream.h"
 #include "stage_worker/shutdown_watchdog.h"
@@ -61,11 +63,14 @@ class Worker::Impl {
         incarnation_(DrawIncarnation()),
         directory_(OffersOf(options.parts.transports, options.location)),
         control_(incarnation_),
-        peer_service_(options.name, incarnation_, &directory_, &control_) {}
+        vault_(options.parts.allocator),
+        peer_service_(options.name, incarnation_, &directory_, &control_,
+                      &vault_) {}
   ~Impl();
 
   absl::Status Start();
   absl::Status Wait();
+  void Drain(absl::Duration limit);
   void Stop(const absl::Status& status);
 
  private:
@@ -87,12 +92,14 @@ class Worker::Impl {
   const Incarnation incarnation_;
   PeerDirectory directory_;
   PeerControl control_;
+  StateVault vault_;
   PeerService peer_service_;
   rpc::ListeningServer server_;
   std::unique_ptr<v1::SessionService::Stub> stub_;
   SerialExecutor session_executor_{"session"};
   SerialExecutor engine_executor_{"engine"};
   SerialExecutor files_executor_{"files"};
+  SerialExecutor copies_executor_{"copies"};
   std::shared_ptr<Session> session_;
   std::thread connection_;
   std::atomic<int64_t> heartbeat_ms_{kFirstHeartbeatMilliseconds};
@@ -102,6 +109,8 @@ class Worker::Impl {
   std::shared_ptr<SessionStream> stream_ SC_GUARDED_BY(mu_);
   std::optional<absl::Status> stream_ended_ SC_GUARDED_BY(mu_);
   std::optional<absl::Status> outcome_ SC_GUARDED_BY(mu_);
+  // When a drain is given up.
+  absl::Time drain_deadline_ SC_GUARDED_BY(mu_) = absl::InfiniteFuture();
 };
 
 absl::Status Worker::Impl::Start() {
@@ -134,6 +143,9 @@ SessionOptions Worker::Impl::MakeSessionOptions() {
   session.executor = &session_executor_;
   session.engine = &engine_executor_;
   session.files = &files_executor_;
+  session.copies = &copies_executor_;
+  session.vault = &vault_;
+  session.carrier = PeerCarrier(options_.parts.allocator);
   session.directory = &directory_;
   session.logs = options_.logs;
   session.control = &control_;
@@ -144,7 +156,7 @@ SessionOptions Worker::Impl::MakeSessionOptions() {
     if (heartbeat_milliseconds > 0) heartbeat_ms_ = heartbeat_milliseconds;
   };
   session.on_shutdown = [this](const std::string& reason) {
-    LogInfo(absl::StrCat("the coordinator asks to stop: ", reason));
+    LogInfo(absl::StrCat("stops: ", reason));
     Stop(absl::OkStatus());
   };
   return session;
@@ -200,6 +212,11 @@ absl::Status Worker::Impl::RunStream() {
     }
   }
   stream_.reset();
+  // Nobody is there to move the job.
+  if (drain_deadline_ != absl::InfiniteFuture() && !outcome_.has_value()) {
+    outcome_ = absl::OkStatus();
+    changed_.NotifyAll();
+  }
   return *stream_ended_;
 }
 
@@ -244,9 +261,31 @@ void Worker::Impl::Stop(const absl::Status& status) {
   changed_.NotifyAll();
 }
 
+void Worker::Impl::Drain(absl::Duration limit) {
+  {
+    MutexLock lock(&mu_);
+    if (drain_deadline_ != absl::InfiniteFuture()) return;
+    drain_deadline_ = absl::Now() + limit;
+    changed_.NotifyAll();
+    if (stream_ == nullptr) outcome_ = absl::OkStatus();
+  }
+  session_executor_.Add([this] { session_->Drain("it was told to stop"); });
+}
+
 absl::Status Worker::Impl::Wait() {
   MutexLock lock(&mu_);
-  while (!outcome_.has_value()) changed_.Wait(&mu_);
+  while (!outcome_.has_value()) {
+    const absl::Duration left = drain_deadline_ - absl::Now();
+    if (left <= absl::ZeroDuration()) {
+      LogWarning("the job was not moved in time; leaving");
+      outcome_ = absl::OkStatus();
+      changed_.NotifyAll();
+    } else if (left == absl::InfiniteDuration()) {
+      changed_.Wait(&mu_);
+    } else {
+      changed_.WaitFor(&mu_, left);
+    }
+  }
   return *outcome_;
 }
 
@@ -260,6 +299,7 @@ Worker::Impl::~Impl() {
     session_executor_.Drain();
     engine_executor_.Drain();
     files_executor_.Drain();
+    copies_executor_.Drain();
     session_executor_.Drain();
   }
   if (server_.server != nullptr) {
@@ -280,6 +320,8 @@ absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(
 }
 
 absl::Status Worker::Wait() { return impl_->Wait(); }
+
+void Worker::Drain(absl::Duration limit) { impl_->Drain(limit); }
 
 void Worker::Stop(const absl::Status& status) { impl_->Stop(status); }
 

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "stage_worker/job_logs.h"
 #include "stage_worker/placement.h"
 
@@ -38,6 +39,10 @@ class Worker {
   // retrying cannot mend: kFailedPrecondition another protocol version,
   // kAlreadyExists another live worker of this name.
   absl::Status Wait();
+  // Stop(OK) once the job that this worker has a part in is moved away, at its
+  // next step boundary; at once if there is none, or no coordinator to do it;
+  // after `limit` in any case.
+  void Drain(absl::Duration limit);
   // Makes Wait return `status`; the first call decides.
   void Stop(const absl::Status& status);
 

@@ -13,6 +13,7 @@
 #include "absl/strings/strip.h"
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/failpoint_server.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/process.h"
@@ -51,6 +52,7 @@ struct Flags {
   std::string log_level = "info";
   bool log_json = false;
   int die_with_parent = 0;
+  double drain_seconds = 20;
   bool check = false;
 };
 
@@ -130,6 +132,11 @@ void AddFlags(CLI::App* app, Flags* flags) {
                   "debug, info, warning, error or off")
       ->capture_default_str();
   app->add_flag("--log-json", flags->log_json, "Log lines as JSON");
+  app->add_option("--drain-seconds", flags->drain_seconds,
+                  "A SIGTERM waits so long, at most, for the job to be moved "
+                  "to other workers; 0: not at all")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->capture_default_str();
   app->add_option("--die-with-parent", flags->die_with_parent,
                   "End when the process with this id, our parent, ends");
 }
@@ -223,18 +230,31 @@ class StopTarget {
     MutexLock lock(&mu_);
     // The second signal does not wait for anything.
     if (++signals_ > 1) _exit(kExitInternal);
-    if (worker_ != nullptr) worker_->Stop(absl::OkStatus());
+    if (worker_ != nullptr) Drain();
+  }
+  void set_drain_limit(absl::Duration limit) {
+    MutexLock lock(&mu_);
+    drain_limit_ = limit;
   }
   void Attach(Worker* worker) {
     MutexLock lock(&mu_);
     worker_ = worker;
-    if (worker_ != nullptr && signals_ > 0) worker_->Stop(absl::OkStatus());
+    if (worker_ != nullptr && signals_ > 0) Drain();
   }
 
  private:
+  void Drain() SC_REQUIRES(mu_) {
+    if (drain_limit_ > absl::ZeroDuration()) {
+      worker_->Drain(drain_limit_);
+    } else {
+      worker_->Stop(absl::OkStatus());
+    }
+  }
+
   Mutex mu_;
   int signals_ SC_GUARDED_BY(mu_) = 0;
   Worker* worker_ SC_GUARDED_BY(mu_) = nullptr;
+  absl::Duration drain_limit_ SC_GUARDED_BY(mu_);
 };
 
 int Profile(const Flags& flags, StopTarget* stop) {
@@ -275,6 +295,7 @@ int Run(const Flags& flags, StopTarget* stop) {
     const bool taken = absl::IsAlreadyExists(worker.status());
     return Fail(taken ? kExitConflict : kExitUsage, worker.status());
   }
+  stop->set_drain_limit(absl::Seconds(flags.drain_seconds));
   stop->Attach(worker->get());
   const absl::Status status = (*worker)->Wait();
   stop->Attach(nullptr);
@@ -317,6 +338,9 @@ int WorkerMain(int argc, char** argv,
     if (!fields.job.empty()) logs->Append(fields.job, line);
   };
   InitLog(log);
+  if (absl::Status status = ServeFailpoints(); !status.ok()) {
+    return Fail(kExitUsage, status);
+  }
   if (absl::Status status = ChooseParts(&flags); !status.ok()) {
     return Fail(kExitUsage, status);
   }

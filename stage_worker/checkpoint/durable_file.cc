@@ -10,6 +10,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "base/failpoint.h"
 
 namespace stagecoach::checkpoint {
 namespace {
@@ -43,6 +44,7 @@ DurableFile::~DurableFile() {
 }
 
 absl::Status DurableFile::Write(const void* data, size_t bytes) {
+  SC_FAIL_AT("worker.checkpoint.write");
   const char* next = static_cast<const char*>(data);
   while (bytes > 0) {
     // In pieces, so that what is hashed is still in the cache.
@@ -59,6 +61,7 @@ absl::Status DurableFile::Write(const void* data, size_t bytes) {
 }
 
 absl::StatusOr<FileDigest> DurableFile::Finish() {
+  SC_FAIL_AT("worker.checkpoint.sync");
   if (fsync(descriptor_) != 0) return Failed(errno, "sync", path_);
   // A network file system may report a failed write only here.
   if (close(std::exchange(descriptor_, -1)) != 0) {

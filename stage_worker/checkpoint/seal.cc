@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "job/hf_config.h"
@@ -107,6 +108,7 @@ absl::Status Complete(const std::string& folder, const job::JobSpec& spec,
 // Gives `from` the name `to`, which afterwards is `to` as it was or `from`, but
 // never nothing if the file system can exchange two names.
 absl::Status Publish(const std::string& from, const std::string& to) {
+  SC_FAIL_AT("worker.checkpoint.rename");
   if (rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
   const int error = errno;
   if (error != ENOTEMPTY && error != EEXIST) {
