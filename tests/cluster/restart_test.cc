@@ -14,7 +14,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "base/failpoint.h"
 #include "tests/cluster/cluster.h"
 #include "tests/cluster/disturbed_job.h"
 
@@ -116,104 +115,6 @@ TEST_F(RestartTest, AFinishedJobIsRememberedAndTheDirectoryIsSound) {
           .json;
   EXPECT_EQ(after.dump(), before.dump());
 }
-
-// ---- failpoints -------------------------------------------------------------
-
-class FailpointTest : public RestartTest,
-                      public ::testing::WithParamInterface<std::string> {
- protected:
-  void SetUp() override {
-    if (!FailpointsAreBuilt()) {
-      GTEST_SKIP() << "needs --config=failpoints";
-    }
-  }
-};
-
-class CoordinatorFailpointTest : public FailpointTest {};
-class WorkerFailpointTest : public FailpointTest {};
-
-// It dies there in the middle of a job, which then ends as if it had not.
-TEST_P(CoordinatorFailpointTest, TheJobEndsWithTheSameBits) {
-  // Some are reached only when a worker is lost, and once.
-  const bool recovers = GetParam() == "coordinator.recovering" ||
-                        GetParam() == "coordinator.rewound";
-  TinyJob job = TwoStageJob(8);
-  job.max_failures = recovers ? 1 : 0;
-  const std::string spec = WriteSpec(job);
-  const nlohmann::json expected = Undisturbed(spec);
-  auto cluster = Cluster::StartDurable(
-                     SlowWorkers(2, 30),
-                     {{"STAGECOACH_FAILPOINT",
-                       absl::StrCat(GetParam(), recovers ? "@1" : "@2")}})
-                     .value();
-  // It may die while it takes the job: the client asks again.
-  auto client = StartClient({"--endpoint", cluster->address(), "-o", "json",
-                             "job", "submit", spec},
-                            folder() + "/submit")
-                    .value();
-  if (recovers) {
-    ASSERT_TRUE(WaitForStep(*cluster, "job-1", 2)) << cluster->Logs();
-    cluster->KillWorker(1);
-    ASSERT_TRUE(cluster->RestartWorker(1).ok());
-  }
-  const auto died = cluster->coordinator().Wait(absl::Seconds(60));
-  ASSERT_TRUE(died.ok()) << GetParam() << " was not reached: " << died.status()
-                         << cluster->Logs();
-  EXPECT_EQ(*died, 128 + SIGKILL);
-  ASSERT_TRUE(cluster->RestartCoordinator().ok()) << cluster->Logs();
-  // Nothing was submitted, if it died before that.
-  (void)client.Wait(absl::Seconds(60));
-  if (cluster->Command({"job", "list"}).json["jobs"].empty()) {
-    cluster->Submit(spec);
-  }
-  EXPECT_EQ(cluster->Command({"job", "list"}).json["jobs"].size(), 1u);
-  cluster->Command({"job", "wait", "job-1"});
-  ExpectSame(cluster->Command({"job", "show", "job-1"}).json, expected);
-  if (HasFailure()) std::cout << cluster->Logs();
-}
-
-INSTANTIATE_TEST_SUITE_P(All, CoordinatorFailpointTest,
-                         ::testing::ValuesIn(CoordinatorFailpoints()),
-                         [](const auto& name) {
-                           std::string text = name.param;
-                           std::replace(text.begin(), text.end(), '.', '_');
-                           return text;
-                         });
-
-// It dies there and is started again: the job ends as if it had not.
-TEST_P(WorkerFailpointTest, TheJobEndsWithTheSameBits) {
-  TinyJob job = TwoStageJob(8);
-  job.max_failures = 1;
-  const std::string spec = WriteSpec(job);
-  const nlohmann::json expected = Undisturbed(spec);
-  std::vector<Cluster::WorkerSpec> workers = SlowWorkers(2, 5);
-  // Only the first worker completes checkpoints.
-  const int victim = GetParam() == "worker.checkpoint.sealed" ? 0 : 1;
-  workers[static_cast<size_t>(victim)].environment.emplace_back(
-      "STAGECOACH_FAILPOINT", GetParam());
-  auto cluster = Cluster::StartDurable(workers).value();
-  const std::string id = cluster->Submit(spec, Checkpoints(3));
-  const auto died = cluster->worker(victim).Wait(absl::Seconds(60));
-  ASSERT_TRUE(died.ok()) << GetParam() << " was not reached: " << died.status()
-                         << cluster->Logs();
-  EXPECT_EQ(*died, 128 + SIGKILL);
-  ASSERT_TRUE(cluster->RestartWorker(victim).ok());
-  cluster->Command({"job", "wait", id});
-  const nlohmann::json ended = Show(*cluster, id);
-  ExpectSame(ended, expected);
-  // Before it was registered no job was placed on it.
-  EXPECT_EQ(ended["recoveries"].size(),
-            GetParam() == "worker.register" ? 0u : 1u);
-  if (HasFailure()) std::cout << cluster->Logs();
-}
-
-INSTANTIATE_TEST_SUITE_P(All, WorkerFailpointTest,
-                         ::testing::ValuesIn(WorkerFailpoints()),
-                         [](const auto& name) {
-                           std::string text = name.param;
-                           std::replace(text.begin(), text.end(), '.', '_');
-                           return text;
-                         });
 
 }  // namespace
 }  // namespace stagecoach::testing

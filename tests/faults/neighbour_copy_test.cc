@@ -1,0 +1,135 @@
+// A worker dies, by SIGKILL, and its neighbour's copy takes its place: no disk,
+// and one step at most is done again.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "tests/cluster/cluster.h"
+#include "tests/cluster/disturbed_job.h"
+
+namespace stagecoach::testing {
+namespace {
+
+using nlohmann::json;
+
+TinyJob Job(int steps) {
+  TinyJob job;
+  job.layers = 3;
+  job.hidden = 16;
+  job.heads = 2;
+  job.sequence = 8;
+  job.microbatches = 4;
+  job.microbatch_size = 1;
+  job.workers = 3;
+  job.split = "[1, 1, 1]";
+  job.steps = steps;
+  job.max_failures = 3;
+  return job;
+}
+
+class NeighbourCopyTest : public DisturbedJobTest {
+ protected:
+  // Three for the job, and a spare.
+  std::string Start(const std::string& spec,
+                    const std::vector<std::string>& settings = {}) {
+    cluster_ = Cluster::Start(SlowWorkers(4, 30)).value();
+    EXPECT_TRUE(WaitForIdle(*cluster_, 4)) << cluster_->Logs();
+    return cluster_->Submit(spec, settings);
+  }
+  // Which of the cluster's workers has the job's place `index`.
+  static int WorkerAt(const json& job, size_t index) {
+    const std::string name = job["workers"][index]["worker"];
+    return name.back() - '0';
+  }
+
+  std::unique_ptr<Cluster> cluster_;
+};
+
+// The first and the last have the tied head's two ends; a spare takes a place,
+// so that stages change their workers.
+TEST_F(NeighbourCopyTest, ALostWorkerCostsOneStepAndNoDisk) {
+  const std::string spec = WriteSpec(Job(30));
+  const json expected = Cluster::Start(3).value()->RunJob(spec);
+  const std::string id = Start(spec, {"recovery.neighbour_copy=true"});
+  size_t target = 3;
+  size_t kills = 0;
+  for (const size_t place : {1u, 0u, 2u}) {
+    const json before = WaitUntil(*cluster_, id, [target](const json& job) {
+      return job["state"] == "RUNNING" && job["steps"].size() >= target;
+    });
+    ASSERT_TRUE(before.is_object()) << cluster_->Logs();
+    const int victim = WorkerAt(before, place);
+    cluster_->KillWorker(victim);
+    ++kills;
+    ASSERT_TRUE(WaitUntil(*cluster_, id,
+                          [kills](const json& job) {
+                            return job["recoveries"].size() >= kills &&
+                                   job["state"] == "RUNNING";
+                          })
+                    .is_object())
+        << cluster_->Logs();
+    ASSERT_TRUE(cluster_->RestartWorker(victim).ok());
+    target = before["steps"].size() + 3;
+  }
+  const json job = Finished(*cluster_, id);
+  ExpectSame(job, expected);
+  ASSERT_EQ(job["recoveries"].size(), kills);
+  for (const json& recovery : job["recoveries"]) {
+    EXPECT_LE(recovery["steps_redone"].get<int64_t>(), 1) << recovery.dump();
+    EXPECT_GE(recovery["step"].get<int64_t>(), 2) << recovery.dump();
+  }
+  EXPECT_FALSE(job.contains("checkpoint"));
+  if (HasFailure()) std::cout << cluster_->Logs();
+}
+
+TEST_F(NeighbourCopyTest, CopiesArePredictedAndChangeNoBit) {
+  const std::string spec = WriteSpec(Job(4));
+  auto cluster = Cluster::Start(3).value();
+  const json without = cluster->RunJob(spec);
+  const json with = cluster->RunJob(spec, {"recovery.neighbour_copy=true"});
+  ExpectSame(with, without);
+  for (size_t i = 0; i < 3; ++i) {
+    const json& worker = with["workers"][i];
+    const auto low = worker["predicted_low_bytes"].get<double>();
+    const auto high = worker["predicted_peak_bytes"].get<double>();
+    const auto measured = worker["measured_peak_bytes"].get<double>();
+    EXPECT_GE(measured, 0.99 * low) << worker.dump(1);
+    EXPECT_LE(measured, 1.01 * high) << worker.dump(1);
+    // Weights and AdamW's two moments: its own and its neighbour's.
+    EXPECT_GT(measured,
+              without["workers"][i]["measured_peak_bytes"].get<double>());
+  }
+  if (HasFailure()) std::cout << cluster->Logs();
+}
+
+// SIGTERM: the job moves to the spare at its next step boundary, and the worker
+// ends with exit code 0. That is no failure.
+TEST_F(NeighbourCopyTest, AWorkerThatIsToldToEndHandsOver) {
+  TinyJob tiny = Job(20);
+  tiny.max_failures = 0;
+  const std::string spec = WriteSpec(tiny);
+  const json expected = Cluster::Start(3).value()->RunJob(spec);
+  const std::string id = Start(spec);
+  const json before = WaitUntil(
+      *cluster_, id, [](const json& job) { return job["steps"].size() >= 3; });
+  ASSERT_TRUE(before.is_object()) << cluster_->Logs();
+  const int leaving = WorkerAt(before, 1);
+  ASSERT_TRUE(cluster_->worker(leaving).Signal(SIGTERM).ok());
+  EXPECT_EQ(cluster_->worker(leaving).Wait(absl::Seconds(120)).value_or(-1), 0);
+  const json job = Finished(*cluster_, id);
+  ExpectSame(job, expected);
+  ASSERT_EQ(job["recoveries"].size(), 1u);
+  EXPECT_EQ(job["recoveries"][0]["steps_redone"], 0);
+  EXPECT_EQ(job["recoveries"][0]["cause"]["worker"],
+            absl::StrCat("w", leaving));
+  if (HasFailure()) std::cout << cluster_->Logs();
+}
+
+}  // namespace
+}  // namespace stagecoach::testing
