@@ -35,6 +35,8 @@ void CheckpointWriter::Seal(int64_t step,
   options_.files->Add(
       [self, step, files = std::move(files), done = std::move(done)]() mutable {
         if (self->cancelled_) {
+          checkpoint::DiscardPartial(self->options_.spec.checkpoint.directory,
+                                     self->PartialName(step));
           return done(absl::CancelledError("the job let go"));
         }
         const job::JobSpec& spec = self->options_.spec;

@@ -146,6 +146,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void SendSealed(Epoch epoch, int64_t step,
                   const CheckpointWriter::Path& path);
   bool HoldsLivePlacement() const;
+  // The placement ends: nothing is left of a checkpoint that is half-written.
+  void DiscardCheckpoint();
 
   // session_copies.cc
   // Of the placement whose Assign this is.

@@ -101,6 +101,23 @@ void Session::OnSealCheckpoint(const v1::SealCheckpoint& seal) {
   held_.checkpoints->Seal(seal.step(), std::move(files), answer);
 }
 
+// No worker's files may go while the sealer, the first worker, completes the
+// checkpoint. It is told to when all have written, and not any more once it has
+// been told to let go. So it removes what there is unless it was told; and who
+// has not written yet removes what it writes after that.
+void Session::DiscardCheckpoint() {
+  const v1::Resumed& answers = held_.answers;
+  const int64_t step = answers.checkpoint_step();
+  if (held_.checkpoints == nullptr || held_.placement == nullptr || step == 0) {
+    return;
+  }
+  const bool seals = held_.placement->options().worker == WorkerIndex(0);
+  const bool told = held_.sealing_step == step;
+  if (seals ? !told : !answers.has_checkpoint_written()) {
+    held_.checkpoints->Discard(step, [] {});
+  }
+}
+
 void Session::SendSealed(Epoch epoch, int64_t step,
                          const CheckpointWriter::Path& path) {
   if (!IsCurrent(epoch) || !HoldsLivePlacement()) return;

@@ -65,6 +65,7 @@ void Session::OnAbort(const std::string& reason) {
   if (state_ != SessionState::kReleasing) Transition(SessionState::kReleasing);
   options_.directory->Withdraw();
   if (held_.checkpoints != nullptr) held_.checkpoints->Cancel();
+  DiscardCheckpoint();
   CancelCopies();
   // OnBuilt or OnProfiled comes back here: a build cannot be interrupted, and a
   // profile only between two actions.

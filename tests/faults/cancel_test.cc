@@ -44,6 +44,15 @@ class CancelTest : public DisturbedJobTest {
   void WaitForSteps(size_t steps) {
     ASSERT_TRUE(WaitForStep(*cluster_, id_, steps)) << cluster_->Logs();
   }
+  int PartialFolders() const {
+    const std::string checkpoints = folder() + "/checkpoints";
+    int count = 0;
+    if (!std::filesystem::exists(checkpoints)) return 0;
+    for (const auto& entry : std::filesystem::directory_iterator(checkpoints)) {
+      count += absl::StrContains(entry.path().string(), ".partial");
+    }
+    return count;
+  }
   // Cancels, and looks for what is left.
   void CancelWhile(const std::string& what, int workers) {
     const absl::Time begin = absl::Now();
@@ -53,15 +62,11 @@ class CancelTest : public DisturbedJobTest {
     EXPECT_EQ(cluster_->Command({"job", "show", id_}).json["state"],
               "CANCELLED");
     EXPECT_TRUE(WaitForIdle(*cluster_, workers)) << cluster_->Logs();
-    int left = 0;
-    const std::string checkpoints = folder() + "/checkpoints";
-    if (std::filesystem::exists(checkpoints)) {
-      for (const auto& entry :
-           std::filesystem::directory_iterator(checkpoints)) {
-        left += absl::StrContains(entry.path().string(), ".partial");
-      }
+    // Behind the last word to the coordinator.
+    const absl::Time deadline = absl::Now() + absl::Seconds(60);
+    while (absl::Now() < deadline && PartialFolders() > 0) {
     }
-    // What is half-written is removed when the next one is complete.
+    EXPECT_EQ(PartialFolders(), 0);
     std::cout << absl::StreamFormat(
         "| %-13s | %6.0f ms | %d workers idle | %d partial folders |\n", what,
         absl::ToDoubleMilliseconds(took), workers, left);
