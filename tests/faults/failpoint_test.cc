@@ -80,8 +80,9 @@ class FailpointTest : public DisturbedJobTest {
     std::map<std::string, int> reached;
     const auto list = AskFailpoints(SocketOf(process), "list");
     EXPECT_TRUE(list.ok()) << list.status();
-    for (const std::string& line :
-         absl::StrSplit(list.value_or(""), '\n', absl::SkipEmpty())) {
+    const std::vector<std::string> lines =
+        absl::StrSplit(list.value_or(""), '\n', absl::SkipEmpty());
+    for (const std::string& line : lines) {
       const std::vector<std::string> words = absl::StrSplit(line, ' ');
       int times = 0;
       EXPECT_TRUE(absl::SimpleAtoi(words.at(1), &times)) << line;
