@@ -68,7 +68,7 @@ void TrafficToProto(const LinkTraffic& traffic, v1::WorkerMemory* proto) {
   link->set_resent_transfers(traffic.link.resent_transfers);
   link->set_duplicate_transfers(traffic.link.duplicate_transfers);
   link->set_duplicate_acknowledgements(traffic.link.duplicate_acknowledgements);
-  link->set_refused(traffic.link.refused);
+  link->set_refused(traffic.link.refused());
 }
 
 }  // namespace

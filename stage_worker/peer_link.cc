@@ -354,7 +354,9 @@ void LinkTraffic::Add(const LinkTraffic& other) {
   link.resent_transfers += other.link.resent_transfers;
   link.duplicate_transfers += other.link.duplicate_transfers;
   link.duplicate_acknowledgements += other.link.duplicate_acknowledgements;
-  link.refused += other.link.refused;
+  for (size_t i = 0; i < link.refused_by.size(); ++i) {
+    link.refused_by[i] += other.link.refused_by[i];
+  }
 }
 
 LinkTraffic PeerLink::Traffic() const {

@@ -2,8 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <iostream>
+#include <map>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "stage_worker/testing/placement_rig.h"
 
 namespace stagecoach::worker {
@@ -20,6 +27,17 @@ PlacementRig::Options Job(int workers, const std::string& schedule,
   PlacementRig::Options options;
   options.spec = RigSpec(workers, schedule, microbatches, stages_per_worker);
   return options;
+}
+
+// Of the last step, by parameter.
+std::map<int64_t, double> GradientsOf(const PlacementRig& rig) {
+  std::map<int64_t, double> gradients;
+  for (int w = 0; w < rig.workers(); ++w) {
+    for (const ParameterNorm& norm : rig.outcome(w)->gradients.norms) {
+      gradients[norm.global_index] = norm.squared;
+    }
+  }
+  return gradients;
 }
 
 class PlacementShapeTest
@@ -59,6 +77,40 @@ INSTANTIATE_TEST_SUITE_P(
                       std::make_tuple("interleaved", 2, 3, 6),
                       std::make_tuple("interleaved", 3, 2, 7),
                       std::make_tuple("interleaved", 4, 2, 3)));
+
+// The rows of tests/cluster/data_paths_test, here with the path that joins
+// workers of one process as well.
+TEST(PlacementTest, EveryScheduleOverEveryPathGivesTheSameBits) {
+  const std::vector<std::pair<const char*, int>> kinds = {
+      {"gpipe", 1},  {"1f1b", 1},        {"eager-1f1b", 1}, {"zb-h1", 1},
+      {"zb-h2", 1},  {"interleaved", 2}, {"looped-bfs", 2}, {"zbv", 2},
+      {"v-half", 2}, {"v-min", 2},       {"dualpipe-v", 2}};
+  for (const auto& [schedule, per_worker] : kinds) {
+    auto single = Rig(Job(1, "interleaved", 8, 4 * per_worker));
+    ASSERT_NE(single, nullptr);
+    ASSERT_TRUE(single->RunStep(0).ok());
+    std::string row = absl::StrFormat("%-12s", schedule);
+    for (const char* path : {"loopback", "shm", "tcp"}) {
+      PlacementRig::Options options = Job(4, schedule, 8, per_worker);
+      options.path = path;
+      auto rig = Rig(options);
+      ASSERT_NE(rig, nullptr) << schedule << " over " << path;
+      const absl::Status status = rig->RunStep(0);
+      ASSERT_TRUE(status.ok()) << schedule << " over " << path << status;
+      const LinkTraffic traffic = rig->placement(0).Memory().traffic;
+      ASSERT_FALSE(traffic.edges.empty());
+      for (const EdgeTraffic& edge : traffic.edges) {
+        EXPECT_EQ(edge.transport, path);
+        EXPECT_GT(edge.transfers, 0) << edge.edge;
+      }
+      const bool equal = rig->Loss() == single->Loss() &&
+                         GradientsOf(*rig) == GradientsOf(*single);
+      EXPECT_TRUE(equal) << schedule << " over " << path;
+      absl::StrAppend(&row, "  ", path, " ", equal ? "equal" : "DIFFERENT");
+    }
+    std::cout << row << std::endl;
+  }
+}
 
 TEST(PlacementTest, HoldsAtMostTheBudgetAndOneMore) {
   for (int budget : {1, 2, 3}) {

@@ -2,6 +2,7 @@
 
 #include <linux/futex.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <utility>
 
@@ -19,6 +21,8 @@
 
 namespace stagecoach::transport {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 constexpr size_t kBellBytes = 4096;
 // Longer waits are waits for ever.
@@ -38,6 +42,19 @@ bool FutexWait(std::atomic<uint32_t>* word, uint32_t seen,
   const long result = syscall(SYS_futex, word, FUTEX_WAIT_BITSET, seen,
                               deadline, nullptr, FUTEX_BITSET_MATCH_ANY);
   return result == 0 || errno == EAGAIN || errno == EINTR;
+}
+
+// Whether `done` within that time. Lets others have the core meanwhile: the one
+// that is waited for may need it.
+template <typename Done>
+bool SpinUntil(Done&& done, SpinPolicy::Duration limit) {
+  if (limit <= SpinPolicy::Duration::zero()) return false;
+  const auto end = Clock::now() + limit;
+  do {
+    if (done()) return true;
+    sched_yield();
+  } while (Clock::now() < end);
+  return false;
 }
 
 // What wakes this thread from a sleep on sources: it sleeps on one bell at a
@@ -71,12 +88,14 @@ absl::StatusOr<std::unique_ptr<Doorbell>> Doorbell::Create() {
 }
 
 absl::StatusOr<std::unique_ptr<Doorbell>> Doorbell::FromFd(int fd) {
-  SC_ASSIGN_OR_RETURN(std::shared_ptr<SharedMemory> memory,
-                      SharedMemory::FromFd(UniqueFd(fd)));
-  if (memory->bytes() != kBellBytes) {
+  UniqueFd owned(fd);
+  SC_ASSIGN_OR_RETURN(const size_t bytes, SharedMemory::BytesBehind(fd));
+  if (bytes != kBellBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "a doorbell has ", kBellBytes, " bytes, this has ", memory->bytes()));
+        "a doorbell has ", kBellBytes, " bytes, this has ", bytes));
   }
+  SC_ASSIGN_OR_RETURN(std::shared_ptr<SharedMemory> memory,
+                      SharedMemory::FromFd(std::move(owned)));
   std::unique_ptr<Doorbell> bell(
       new Doorbell(memory->fd(), reinterpret_cast<Shared*>(memory->data())));
   memory->Leak();
@@ -136,7 +155,20 @@ bool Doorbell::SleepsOnSources() const {
 
 void Doorbell::Wait(uint32_t seen, absl::Duration timeout) {
   if (Count() != seen || timeout <= absl::ZeroDuration()) return;
-  if (SleepsOnSources()) return WaitOnSources(seen, timeout);
+  const auto start = Clock::now();
+  const auto spin =
+      std::min(spin_.Budget(), absl::ToChronoNanoseconds(timeout));
+  if (SleepsOnSources()) {
+    WaitOnSources(seen, timeout, spin);
+  } else {
+    WaitOnFutex(seen, timeout, spin);
+  }
+  spin_.Note(Clock::now() - start);
+}
+
+void Doorbell::WaitOnFutex(uint32_t seen, absl::Duration timeout,
+                           SpinPolicy::Duration spin) {
+  if (SpinUntil([&] { return Count() != seen; }, spin)) return;
   const bool forever = timeout > kLongest;
   const timespec deadline = MonotonicAfter(std::min(timeout, kLongest));
   shared_->sleepers.fetch_add(1, std::memory_order_seq_cst);
@@ -147,7 +179,8 @@ void Doorbell::Wait(uint32_t seen, absl::Duration timeout) {
 }
 
 // May wake for nothing, which every loop around Wait() can bear.
-void Doorbell::WaitOnSources(uint32_t seen, absl::Duration timeout) {
+void Doorbell::WaitOnSources(uint32_t seen, absl::Duration timeout,
+                             SpinPolicy::Duration spin) {
   const int wake = WakeFdOfThread();
   std::vector<pollfd> fds = {pollfd{wake, POLLIN, 0}};
   {
@@ -158,14 +191,19 @@ void Doorbell::WaitOnSources(uint32_t seen, absl::Duration timeout) {
     }
     watchers_.fetch_add(1, std::memory_order_seq_cst);
   }
+  const auto has_news = [&] {
+    return Count() != seen || poll(fds.data(), fds.size(), 0) > 0;
+  };
   // As above; and fd() marks the bell as shared and then looks for sleepers.
-  if (Count() == seen && !is_shared_.load(std::memory_order_seq_cst)) {
+  if (!SpinUntil(has_news, spin) && Count() == seen &&
+      !is_shared_.load(std::memory_order_seq_cst)) {
     const timespec limit = absl::ToTimespec(std::min(timeout, kLongest));
     (void)ppoll(fds.data(), fds.size(), &limit, nullptr);
   }
   MutexLock lock(&mu_);
   wake_fds_.erase(std::find(wake_fds_.begin(), wake_fds_.end(), wake));
-  Drain(wake);
+  // What was written since would end the next sleep at once, for nothing.
+  if (fds.front().revents != 0) Drain(wake);
   if (watchers_.fetch_sub(1, std::memory_order_seq_cst) > 1) return;
   for (const Source& source : sources_) source.on_unwatched();
 }

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/mutex.h"
+#include "transport/spin_policy.h"
 
 namespace stagecoach::transport {
 
@@ -55,7 +56,8 @@ class Doorbell {
   // nobody does).
   void Ring() SC_EXCLUDES(mu_);
   // Sleeps until the count differs from `seen` or `timeout` has passed
-  // (or a source has something).
+  // (or a source has something). After a brief wait it looks for a moment
+  // before it sleeps (SpinPolicy).
   void Wait(uint32_t seen, absl::Duration timeout) SC_EXCLUDES(mu_);
 
  private:
@@ -66,11 +68,15 @@ class Doorbell {
   };
   Doorbell(int fd, Shared* shared) : fd_(fd), shared_(shared) {}
   bool SleepsOnSources() const;
-  void WaitOnSources(uint32_t seen, absl::Duration timeout) SC_EXCLUDES(mu_);
+  void WaitOnSources(uint32_t seen, absl::Duration timeout,
+                     SpinPolicy::Duration spin) SC_EXCLUDES(mu_);
+  void WaitOnFutex(uint32_t seen, absl::Duration timeout,
+                   SpinPolicy::Duration spin);
   void WakeWatchers() SC_EXCLUDES(mu_);
 
   const int fd_;
   Shared* const shared_;
+  SpinPolicy spin_;
   std::atomic<bool> is_shared_{false};
   std::atomic<int> source_count_{0};
   std::atomic<int> watchers_{0};

@@ -53,7 +53,12 @@ bool Reserve(int fd, size_t bytes) {
   return errno == EOPNOTSUPP || errno == ENOSYS;
 }
 
-absl::StatusOr<size_t> SealedSize(int fd) {
+// Of stat's unit.
+constexpr uint64_t kBlockBytes = 512;
+
+}  // namespace
+
+absl::StatusOr<size_t> SharedMemory::BytesBehind(int fd) {
   const int seals = fcntl(fd, F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
     return absl::InvalidArgumentError(
@@ -63,10 +68,20 @@ absl::StatusOr<size_t> SealedSize(int fd) {
   if (fstat(fd, &file) != 0 || file.st_size <= 0) {
     return absl::InvalidArgumentError("the peer's shared memory is empty");
   }
-  return static_cast<size_t>(file.st_size);
+  const auto bytes = static_cast<size_t>(file.st_size);
+  const uint64_t reserved = static_cast<uint64_t>(file.st_blocks) * kBlockBytes;
+  if (reserved < bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the peer's shared memory claims ", bytes,
+                     " bytes and has ", reserved));
+  }
+  return bytes;
 }
 
-}  // namespace
+void SharedMemory::ReadFirst(int fd, void* out, size_t bytes) {
+  std::memset(out, 0, bytes);
+  (void)!pread(fd, out, bytes, 0);
+}
 
 absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Create(
     const char* name, size_t bytes) {
@@ -87,7 +102,7 @@ absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Create(
 
 absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::FromFd(
     UniqueFd fd) {
-  SC_ASSIGN_OR_RETURN(const size_t bytes, SealedSize(fd.get()));
+  SC_ASSIGN_OR_RETURN(const size_t bytes, BytesBehind(fd.get()));
   return Map(std::move(fd), bytes);
 }
 

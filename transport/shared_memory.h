@@ -21,8 +21,14 @@ class SharedMemory {
   static absl::StatusOr<std::shared_ptr<SharedMemory>> Create(const char* name,
                                                               size_t bytes);
   // Maps all of another process's memory. kInvalidArgument if it is no memfd,
-  // empty, or not sealed against shrinking.
+  // empty, not sealed against shrinking, or larger than what its maker has
+  // reserved: mapping that would take the rest from this host.
   static absl::StatusOr<std::shared_ptr<SharedMemory>> FromFd(UniqueFd fd);
+  // How much that would be, without mapping it: for who knows what it must be.
+  static absl::StatusOr<size_t> BytesBehind(int fd);
+  // The first bytes of what is behind `fd`, without mapping it; zeroes where it
+  // has fewer.
+  static void ReadFirst(int fd, void* out, size_t bytes);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;

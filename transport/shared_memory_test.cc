@@ -63,5 +63,19 @@ TEST(SharedMemoryTest, RefusesEmptyUnsealedAndForeignDescriptors) {
   EXPECT_FALSE(SharedMemory::FromFd(UniqueFd()).ok());
 }
 
+// A descriptor that lies about its size: mapped, it would take the host's
+// memory page by page. Far more than any host has, so that a mistake here fails
+// and does no harm.
+TEST(SharedMemoryTest, RefusesMemoryThatItsMakerHasNotReserved) {
+  UniqueFd sparse(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(ftruncate(sparse.get(), off_t{1} << 50), 0);
+  ASSERT_EQ(fallocate(sparse.get(), 0, 0, 1 << 16), 0);
+  ASSERT_EQ(fcntl(sparse.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  const auto memory = SharedMemory::FromFd(std::move(sparse));
+  EXPECT_TRUE(absl::IsInvalidArgument(memory.status())) << memory.status();
+  EXPECT_THAT(std::string(memory.status().message()),
+              ::testing::HasSubstr("claims 1125899906842624 bytes and has"));
+}
+
 }  // namespace
 }  // namespace stagecoach::transport

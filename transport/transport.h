@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "base/tensor_descriptor.h"
 #include "transport/control_channel.h"
 #include "transport/doorbell.h"
+#include "transport/refusals.h"
 
 namespace stagecoach::transport {
 
@@ -81,7 +83,11 @@ struct LinkCounters {
   int64_t resent_transfers = 0;     // payloads begun again, as the sender
   int64_t duplicate_transfers = 0;  // payloads that were there already
   int64_t duplicate_acknowledgements = 0;
-  int64_t refused = 0;  // connections and frames that were turned away
+  // Connections, frames, notices and memory that were turned away.
+  RefusalsByReason refused_by{};
+  int64_t refused() const {
+    return std::accumulate(refused_by.begin(), refused_by.end(), int64_t{0});
+  }
 };
 
 // The sending end of one edge, a FIFO. A transfer is announced, granted, sent

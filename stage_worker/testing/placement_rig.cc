@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "transport/shm/shm.h"
+#include "transport/tcp/tcp.h"
 
 namespace stagecoach::worker {
 namespace {
@@ -67,6 +69,14 @@ absl::StatusOr<std::unique_ptr<PlacementRig>> PlacementRig::Create(
   return rig;
 }
 
+absl::StatusOr<std::unique_ptr<transport::Endpoint>> PlacementRig::NewEndpoint(
+    const std::string& path, const transport::EndpointOptions& options) {
+  if (path == "loopback") return hub_.NewEndpoint(options);
+  if (path == "shm") return transport::NewShmEndpoint(options);
+  if (path == "tcp") return transport::NewTcpEndpoint(options);
+  return absl::InvalidArgumentError(absl::StrCat("no path ", path));
+}
+
 absl::Status PlacementRig::Build(const Options& options, int worker) {
   allocators_.push_back(std::make_unique<memory::AccountingAllocator>());
   memory::AccountingAllocator* allocator = allocators_.back().get();
@@ -79,17 +89,17 @@ absl::Status PlacementRig::Build(const Options& options, int worker) {
   };
   const bool faulty =
       options.faulty_worker < 0 || options.faulty_worker == worker;
-  Transport loopback;
-  loopback.kind = "loopback";
-  loopback.factory = [this, faults = options.faults,
-                      faulty](const transport::EndpointOptions& endpoint)
+  Transport transport;
+  transport.kind = options.path;
+  transport.factory = [this, path = options.path, faults = options.faults,
+                       faulty](const transport::EndpointOptions& endpoint)
       -> absl::StatusOr<std::unique_ptr<transport::Endpoint>> {
     SC_ASSIGN_OR_RETURN(std::unique_ptr<transport::Endpoint> real,
-                        hub_.NewEndpoint(endpoint));
+                        NewEndpoint(path, endpoint));
     if (!faulty) return real;
     return transport::MakeFaultyEndpoint(std::move(real), endpoint, faults);
   };
-  parts.transports = {loopback};
+  parts.transports = {transport};
   parts.data_factory = [](const job::JobSpec& spec)
       -> absl::StatusOr<std::unique_ptr<DataSource>> {
     return std::make_unique<PositionData>(spec);

@@ -19,13 +19,15 @@
 
 namespace stagecoach::worker {
 
-// All placements of one job in this process: synthetic engines, loopback data
-// path, one thread for each worker's step. Thread-compatible.
+// All placements of one job in this process: synthetic engines, a data path
+// (loopback unless said otherwise), one thread for each worker's step.
+// Thread-compatible.
 class PlacementRig {
  public:
   struct Options {
     job::JobSpec spec;
-    SyntheticOptions synthetic;  // of every worker
+    SyntheticOptions synthetic;     // of every worker
+    std::string path = "loopback";  // or "shm", "tcp"
     // Of worker `faulty_worker`, -1: of all.
     transport::FaultPlan faults;
     int faulty_worker = -1;
@@ -53,6 +55,8 @@ class PlacementRig {
  private:
   PlacementRig() = default;
   absl::Status Build(const Options& options, int worker);
+  absl::StatusOr<std::unique_ptr<transport::Endpoint>> NewEndpoint(
+      const std::string& path, const transport::EndpointOptions& options);
 
   job::JobPlan plan_;
   // Outlive the placements.

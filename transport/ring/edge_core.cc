@@ -47,6 +47,7 @@ bool EdgeCore::Drain() {
 void EdgeCore::BreakLocked(const absl::Status& status) {
   const absl::Status error = Error(status.code(), status.message());
   TransitionLocked(State::kEnded, error);
+  if (context_.refusals != nullptr) context_.refusals->Add(Refusal::kProtocol);
   // The report first: it is the cause of what fails.
   if (!std::exchange(lost_reported_, true)) {
     callbacks_.Push([this, error](bool cancelled) {

@@ -11,6 +11,7 @@
 #include "base/mutex.h"
 #include "transport/callback_queue.h"
 #include "transport/doorbell.h"
+#include "transport/refusals.h"
 
 namespace stagecoach::transport::ring {
 
@@ -27,6 +28,7 @@ struct EdgeContext {
   std::string name;
   Doorbell* doorbell = nullptr;  // the own endpoint's
   std::function<void(const std::string& edge, absl::Status)> on_edge_lost;
+  std::shared_ptr<RefusalCounts> refusals;  // may be null
 };
 
 // What both ends of an edge have in common: a life, and callbacks that run in

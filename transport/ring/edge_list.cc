@@ -12,6 +12,7 @@ EdgeContext EdgeList::Context(const std::string& edge) const {
   context.name = edge;
   context.doorbell = options_.doorbell;
   context.on_edge_lost = options_.on_edge_lost;
+  context.refusals = refusals_;
   return context;
 }
 

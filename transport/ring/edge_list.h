@@ -30,6 +30,8 @@ class EdgeList {
   absl::Status status() const SC_EXCLUDES(mu_);
 
   EdgeContext Context(const std::string& edge) const;
+  // Of the edges, and for what else the endpoint turns away.
+  RefusalCounts& refusals() const { return *refusals_; }
 
  private:
   using Edges = std::vector<std::shared_ptr<EdgeCore>>;
@@ -37,6 +39,9 @@ class EdgeList {
   std::shared_ptr<const Edges> edges() const SC_EXCLUDES(mu_);
 
   const EndpointOptions options_;
+  // The edges may outlive this.
+  const std::shared_ptr<RefusalCounts> refusals_ =
+      std::make_shared<RefusalCounts>();
   ProgressGate gate_;
   mutable Mutex mu_;
   absl::Status status_ SC_GUARDED_BY(mu_);

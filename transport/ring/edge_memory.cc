@@ -92,23 +92,23 @@ absl::StatusOr<std::shared_ptr<EdgeMemory>> EdgeMemory::Create(
 }
 
 absl::StatusOr<std::shared_ptr<EdgeMemory>> EdgeMemory::Open(UniqueFd fd) {
-  SC_ASSIGN_OR_RETURN(std::shared_ptr<SharedMemory> memory,
-                      SharedMemory::FromFd(std::move(fd)));
+  // Nothing is mapped that is not as large as it says.
+  SC_ASSIGN_OR_RETURN(const size_t behind, SharedMemory::BytesBehind(fd.get()));
   Header header{};
-  if (memory->bytes() >= sizeof(header)) {
-    std::memcpy(&header, memory->data(), sizeof(header));
-  }
+  SharedMemory::ReadFirst(fd.get(), &header, sizeof(header));
   if (header.magic != kMagic || header.version != kVersion) {
     return absl::DataLossError(
         absl::StrCat("the peer's memory holds no edge of version ", kVersion));
   }
   const absl::StatusOr<size_t> bytes =
       TotalBytes(header.slots, header.slot_bytes);
-  if (!bytes.ok() || *bytes != memory->bytes()) {
+  if (!bytes.ok() || *bytes != behind) {
     return absl::DataLossError(absl::StrCat(
         "the peer's edge claims ", header.slots, " slots of ",
-        header.slot_bytes, " bytes in ", memory->bytes(), " bytes of memory"));
+        header.slot_bytes, " bytes in ", behind, " bytes of memory"));
   }
+  SC_ASSIGN_OR_RETURN(std::shared_ptr<SharedMemory> memory,
+                      SharedMemory::FromFd(std::move(fd)));
   return std::shared_ptr<EdgeMemory>(
       new EdgeMemory(std::move(memory), static_cast<int>(header.slots),
                      static_cast<size_t>(header.slot_bytes)));

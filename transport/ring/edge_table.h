@@ -43,6 +43,7 @@ class EdgeTable : public std::enable_shared_from_this<EdgeTable> {
   EdgeContext Context(const std::string& edge) const {
     return list_.Context(edge);
   }
+  RefusalCounts& refusals() const { return list_.refusals(); }
   // Closes the edge and forgets it. For the edge objects.
   void Close(EdgeCore* core) SC_EXCLUDES(mu_);
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kHelloMagic = 0x306f6c6c65486353;   // "ScHello0"
 constexpr uint64_t kAnswerMagic = 0x307277736e416353;  // "ScAnswr0"
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr size_t kMaxMessageBytes = 1000;
 constexpr uint32_t kMaxCode =
     static_cast<uint32_t>(absl::StatusCode::kUnauthenticated);
@@ -22,6 +22,7 @@ struct WireHello {
   uint32_t version;
   uint32_t edge_bytes;
   uint8_t token[16];
+  int64_t epoch;
   char edge[kMaxEdgeNameBytes];
 };
 
@@ -56,6 +57,7 @@ absl::StatusOr<std::string> EncodeHello(const Hello& hello) {
   wire.magic = kHelloMagic;
   wire.version = kVersion;
   wire.edge_bytes = static_cast<uint32_t>(hello.edge.size());
+  wire.epoch = hello.epoch;
   std::copy(hello.token.begin(), hello.token.end(), wire.token);
   std::copy(hello.edge.begin(), hello.edge.end(), wire.edge);
   return Bytes(wire);
@@ -78,6 +80,7 @@ absl::StatusOr<Hello> DecodeHello(absl::string_view packet) {
   Hello hello;
   std::copy(wire.token, wire.token + sizeof(wire.token), hello.token.begin());
   hello.edge.assign(wire.edge, wire.edge_bytes);
+  hello.epoch = wire.epoch;
   return hello;
 }
 

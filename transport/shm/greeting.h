@@ -10,7 +10,7 @@
 
 // The packets on an edge's socket:
 //
-//   sender ── hello (token, name of the edge; its doorbell) ──▶ receiver
+//   sender ── hello (token, epoch, edge's name; doorbell) ──▶ receiver
 //          ◀── welcome (OK; the edge's memory, its doorbell) or refusal ──
 //          ◀── bye, from either side, before it closes ──▶
 namespace stagecoach::transport::shm {
@@ -21,6 +21,7 @@ inline constexpr absl::string_view kBye = "bye";
 struct Hello {
   Token token{};
   std::string edge;
+  int64_t epoch = 0;  // of the sender's placement
 };
 
 // kInvalidArgument for an edge name that is empty or too long.

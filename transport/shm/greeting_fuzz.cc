@@ -19,6 +19,7 @@ void CheckHello(absl::string_view packet) {
   const auto again = EncodeHello(*hello);
   Require(again.ok(), "a hello that cannot be written");
   Require(DecodeHello(*again)->edge == hello->edge &&
+              DecodeHello(*again)->epoch == hello->epoch &&
               SameToken(DecodeHello(*again)->token, hello->token),
           "another hello");
 }

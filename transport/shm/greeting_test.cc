@@ -14,10 +14,12 @@ TEST(ShmGreetingTest, HelloComesThrough) {
   Hello hello;
   hello.token[3] = 7;
   hello.edge = "activation 0->1";
+  hello.epoch = int64_t{1} << 40;
   const std::string packet = EncodeHello(hello).value();
   EXPECT_LE(packet.size(), Socket::kMaxPacketBytes);
   const Hello decoded = DecodeHello(packet).value();
   EXPECT_EQ(decoded.edge, hello.edge);
+  EXPECT_EQ(decoded.epoch, hello.epoch);
   EXPECT_TRUE(SameToken(decoded.token, hello.token));
 }
 

@@ -45,7 +45,7 @@ class ShmLink final : public PeerLink {
 };
 
 // Something came on the socket of a standing edge, which can only be its end.
-bool OnEdgeReadable(Socket* socket, EdgeCore* edge) {
+bool OnEdgeReadable(Socket* socket, EdgeCore* edge, RefusalCounts* refusals) {
   absl::StatusOr<Packet> packet = socket->Receive();
   // A reset that hides a goodbye queued before it is reported once.
   if (absl::IsAborted(packet.status())) packet = socket->Receive();
@@ -57,16 +57,20 @@ bool OnEdgeReadable(Socket* socket, EdgeCore* edge) {
         absl::UnavailableError("its peer's process ended without closing it"),
         /*lost=*/true);
   } else {
+    refusals->Add(Refusal::kProtocol);
     edge->PeerEnded(absl::DataLossError("its peer sent an unknown packet"),
                     /*lost=*/true);
   }
   return false;
 }
 
+// `table` counts what is turned away.
 Watcher::Handler EdgeHandler(std::shared_ptr<Socket> socket,
-                             std::shared_ptr<EdgeCore> edge) {
-  return [socket = std::move(socket), edge = std::move(edge)] {
-    return OnEdgeReadable(socket.get(), edge.get());
+                             std::shared_ptr<EdgeCore> edge,
+                             std::shared_ptr<EdgeTable> table) {
+  return [socket = std::move(socket), edge = std::move(edge),
+          table = std::move(table)] {
+    return OnEdgeReadable(socket.get(), edge.get(), &table->refusals());
   };
 }
 
@@ -81,6 +85,7 @@ class ShmEndpoint final : public Endpoint {
   ShmEndpoint(const EndpointOptions& options, ShmDescriptor descriptor,
               std::shared_ptr<Watcher> watcher)
       : doorbell_(options.doorbell),
+        epoch_(options.epoch.value()),
         descriptor_(std::move(descriptor)),
         table_(std::make_shared<EdgeTable>(options)),
         watcher_(std::move(watcher)) {}
@@ -106,6 +111,11 @@ class ShmEndpoint final : public Endpoint {
       const EdgeOptions& options, absl::string_view peer,
       AckHandler on_acknowledged, absl::Duration timeout) override;
 
+  LinkCounters counters() const override {
+    LinkCounters counters;
+    counters.refused_by = table_->refusals().ByReason();
+    return counters;
+  }
   bool Progress() override { return table_->Progress(); }
   void Abort(absl::Status status) override { table_->Abort(std::move(status)); }
 
@@ -115,6 +125,11 @@ class ShmEndpoint final : public Endpoint {
   absl::StatusOr<Greeted> Greet(Socket* socket, const Token& token,
                                 const std::string& edge,
                                 absl::Duration timeout) const;
+  // Counts it, and is `status`.
+  absl::Status Refuse(Refusal reason, absl::Status status) const {
+    table_->refusals().Add(reason);
+    return status;
+  }
 
   // On the watcher's thread.
   bool OnConnection(Socket* listener);
@@ -124,6 +139,7 @@ class ShmEndpoint final : public Endpoint {
       const std::shared_ptr<Socket>& socket, Packet packet);
 
   Doorbell* const doorbell_;
+  const int64_t epoch_;
   const ShmDescriptor descriptor_;
   const std::shared_ptr<EdgeTable> table_;
   const std::shared_ptr<Watcher> watcher_;
@@ -141,15 +157,17 @@ absl::StatusOr<ShmDescriptor> ShmEndpoint::Reachable(
 absl::Status ShmEndpoint::CheckUser(const Socket& socket) const {
   SC_ASSIGN_OR_RETURN(const uid_t user, socket.PeerUser());
   if (user == descriptor_.location.user_id) return absl::OkStatus();
-  return absl::PermissionDeniedError(
-      absl::StrCat("shm: the other side runs as user ", user,
-                   ", this worker as ", descriptor_.location.user_id));
+  return Refuse(Refusal::kUser,
+                absl::PermissionDeniedError(absl::StrCat(
+                    "shm: the other side runs as user ", user,
+                    ", this worker as ", descriptor_.location.user_id)));
 }
 
 absl::StatusOr<std::unique_ptr<ReceiveEdge>> ShmEndpoint::OpenReceive(
     const EdgeOptions& options) {
   // As the sender's greeting will be checked.
-  SC_RETURN_IF_ERROR(EncodeHello({descriptor_.token, options.name}).status());
+  SC_RETURN_IF_ERROR(
+      EncodeHello({descriptor_.token, options.name, epoch_}).status());
   return table_->OpenReceive(options);
 }
 
@@ -171,14 +189,15 @@ absl::StatusOr<std::unique_ptr<SendEdge>> ShmEndpoint::OpenSend(
       std::move(greeted.bell), std::make_unique<ShmLink>(watcher_, socket),
       std::move(on_acknowledged));
   SC_ASSIGN_OR_RETURN(std::unique_ptr<SendEdge> edge, table_->AddSend(core));
-  watcher_->Watch(socket, EdgeHandler(socket, core));
+  watcher_->Watch(socket, EdgeHandler(socket, core, table_));
   return edge;
 }
 
 absl::StatusOr<Greeted> ShmEndpoint::Greet(Socket* socket, const Token& token,
                                            const std::string& edge,
                                            absl::Duration timeout) const {
-  SC_ASSIGN_OR_RETURN(const std::string hello, EncodeHello({token, edge}));
+  SC_ASSIGN_OR_RETURN(const std::string hello,
+                      EncodeHello({token, edge, epoch_}));
   SC_RETURN_IF_ERROR(socket->Send(hello, {doorbell_->fd()}));
   absl::StatusOr<Packet> packet = socket->Receive(timeout);
   if (!packet.ok() || packet->end || packet->bytes == kBye) {
@@ -186,17 +205,21 @@ absl::StatusOr<Greeted> ShmEndpoint::Greet(Socket* socket, const Token& token,
         "edge \"", edge, "\": the peer did not let this worker in: ",
         packet.ok() ? "it closed" : packet.status().message()));
   }
-  SC_RETURN_IF_ERROR(DecodeAnswer(packet->bytes));
-  if (packet->fds.size() != 2) {
-    return absl::DataLossError(
-        absl::StrCat("edge \"", edge, "\": a welcome with ", packet->fds.size(),
-                     " descriptors instead of 2"));
+  if (absl::Status answer = DecodeAnswer(packet->bytes); !answer.ok()) {
+    return absl::IsDataLoss(answer) ? Refuse(Refusal::kNotOurs, answer)
+                                    : answer;
   }
-  Greeted greeted;
-  SC_ASSIGN_OR_RETURN(greeted.memory,
-                      EdgeMemory::Open(std::move(packet->fds[0])));
-  SC_ASSIGN_OR_RETURN(greeted.bell, Doorbell::FromFd(packet->fds[1].Release()));
-  return greeted;
+  if (packet->fds.size() != 2) {
+    return Refuse(Refusal::kProtocol,
+                  absl::DataLossError(absl::StrCat(
+                      "edge \"", edge, "\": a welcome with ",
+                      packet->fds.size(), " descriptors instead of 2")));
+  }
+  auto memory = EdgeMemory::Open(std::move(packet->fds[0]));
+  if (!memory.ok()) return Refuse(Refusal::kMemory, memory.status());
+  auto bell = Doorbell::FromFd(packet->fds[1].Release());
+  if (!bell.ok()) return Refuse(Refusal::kMemory, bell.status());
+  return Greeted{*std::move(memory), *std::move(bell)};
 }
 
 bool ShmEndpoint::OnConnection(Socket* listener) {
@@ -209,7 +232,8 @@ bool ShmEndpoint::OnConnection(Socket* listener) {
   if (socket == nullptr || !CheckUser(*socket).ok()) return true;
   watcher_->Watch(
       socket, [this, socket] { return OnGreeting(socket); },
-      Watcher::Clock::now() + kGreetingTime);
+      Watcher::Clock::now() + kGreetingTime,
+      [this] { table_->refusals().Add(Refusal::kSilent); });
   return true;
 }
 
@@ -226,7 +250,11 @@ bool ShmEndpoint::OnGreeting(const std::shared_ptr<Socket>& socket) {
   if (absl::IsUnavailable(packet.status())) return true;  // nothing yet
   if (packet.ok() && packet->end) return false;
   absl::StatusOr<std::shared_ptr<ReceiveCore>> edge =
-      packet.ok() ? Admit(socket, *std::move(packet)) : packet.status();
+      packet.ok()
+          ? Admit(socket, *std::move(packet))
+          : Refuse(absl::IsDataLoss(packet.status()) ? Refusal::kTooLong
+                                                     : Refusal::kProtocol,
+                   packet.status());
   if (!edge.ok()) {
     (void)socket->Send(EncodeAnswer(edge.status()));
     return false;
@@ -239,23 +267,38 @@ bool ShmEndpoint::OnGreeting(const std::shared_ptr<Socket>& socket) {
 
 absl::StatusOr<std::shared_ptr<ReceiveCore>> ShmEndpoint::Admit(
     const std::shared_ptr<Socket>& socket, Packet packet) {
-  SC_ASSIGN_OR_RETURN(const Hello hello, DecodeHello(packet.bytes));
-  if (!SameToken(hello.token, descriptor_.token)) {
-    return absl::PermissionDeniedError("shm: the greeting's token is wrong");
+  const absl::StatusOr<Hello> hello = DecodeHello(packet.bytes);
+  if (!hello.ok()) {
+    return Refuse(absl::IsFailedPrecondition(hello.status())
+                      ? Refusal::kVersion
+                      : Refusal::kNotOurs,
+                  hello.status());
   }
-  SC_ASSIGN_OR_RETURN(std::shared_ptr<ReceiveCore> edge,
-                      table_->FindReceive(hello.edge));
+  if (hello->epoch != epoch_) {
+    return Refuse(Refusal::kEpoch,
+                  absl::FailedPreconditionError(absl::StrCat(
+                      "shm: the greeting is of epoch ", hello->epoch,
+                      ", this endpoint of epoch ", epoch_)));
+  }
+  if (!SameToken(hello->token, descriptor_.token)) {
+    return Refuse(Refusal::kToken, absl::PermissionDeniedError(
+                                       "shm: the greeting's token is wrong"));
+  }
+  auto found = table_->FindReceive(hello->edge);
+  if (!found.ok()) return Refuse(Refusal::kUnknownEdge, found.status());
+  const std::shared_ptr<ReceiveCore> edge = *std::move(found);
   if (packet.fds.size() != 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("shm: a greeting with ", packet.fds.size(),
-                     " descriptors instead of 1"));
+    return Refuse(Refusal::kProtocol,
+                  absl::InvalidArgumentError(
+                      absl::StrCat("shm: a greeting with ", packet.fds.size(),
+                                   " descriptors instead of 1")));
   }
-  SC_ASSIGN_OR_RETURN(std::unique_ptr<Doorbell> bell,
-                      Doorbell::FromFd(packet.fds[0].Release()));
+  auto bell = Doorbell::FromFd(packet.fds[0].Release());
+  if (!bell.ok()) return Refuse(Refusal::kMemory, bell.status());
   // Before Attach: from then on the edge may be closed on another thread, which
   // drops the socket for good.
-  watcher_->Watch(socket, EdgeHandler(socket, edge));
-  SC_RETURN_IF_ERROR(edge->Attach(std::move(bell),
+  watcher_->Watch(socket, EdgeHandler(socket, edge, table_));
+  SC_RETURN_IF_ERROR(edge->Attach(*std::move(bell),
                                   std::make_unique<ShmLink>(watcher_, socket)));
   return edge;
 }

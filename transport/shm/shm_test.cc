@@ -4,8 +4,11 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdint>
+#include <cstring>
 #include <memory>
 #include <set>
 #include <string>
@@ -14,6 +17,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "transport/ring/edge_memory.h"
 #include "transport/shm/descriptor.h"
 #include "transport/shm/greeting.h"
 #include "transport/shm/socket.h"
@@ -55,6 +59,9 @@ class ShmTest : public ::testing::Test {
     if (!answer.ok() || answer->end) return absl::CancelledError("hung up");
     return DecodeAnswer(answer->bytes);
   }
+  int64_t Refused(Refusal reason) const {
+    return endpoint_->counters().refused_by[static_cast<size_t>(reason)];
+  }
   // That a sender who knows the token still gets in.
   void ExpectServes() {
     LostEdges lost;
@@ -80,6 +87,33 @@ TEST_F(ShmTest, AWrongTokenIsRefused) {
   const absl::Status status =
       Greet(EncodeHello({wrong, "e"}).value(), {bell_->fd()});
   EXPECT_TRUE(absl::IsPermissionDenied(status)) << status;
+  EXPECT_EQ(Refused(Refusal::kToken), 1);
+  ExpectServes();
+}
+
+// A worker of a placement that has been given up meanwhile.
+TEST_F(ShmTest, AGreetingOfAnotherEpochIsRefused) {
+  const absl::Status status =
+      Greet(EncodeHello({descriptor_.token, "e", -1}).value(), {bell_->fd()});
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("epoch -1"));
+  EXPECT_EQ(Refused(Refusal::kEpoch), 1);
+  ExpectServes();
+}
+
+TEST_F(ShmTest, AnUnknownEdgeIsRefusedAndNothingElse) {
+  const absl::Status status =
+      Greet(EncodeHello({descriptor_.token, "f"}).value(), {bell_->fd()});
+  EXPECT_TRUE(absl::IsNotFound(status)) << status;
+  EXPECT_EQ(Refused(Refusal::kUnknownEdge), 1);
+  ExpectServes();
+}
+
+TEST_F(ShmTest, AnotherVersionIsRefused) {
+  std::string hello = GoodHello();
+  hello[8] = 99;
+  EXPECT_TRUE(absl::IsFailedPrecondition(Greet(hello, {bell_->fd()})));
+  EXPECT_EQ(Refused(Refusal::kVersion), 1);
   ExpectServes();
 }
 
@@ -87,6 +121,8 @@ TEST_F(ShmTest, ABadGreetingIsRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(Greet("hello", {bell_->fd()})));
   EXPECT_TRUE(absl::IsInvalidArgument(Greet(GoodHello() + "x", {bell_->fd()})));
   EXPECT_TRUE(absl::IsDataLoss(Greet(std::string(4000, 'x'), {})));
+  EXPECT_EQ(Refused(Refusal::kNotOurs), 2);
+  EXPECT_EQ(Refused(Refusal::kTooLong), 1);
   ExpectServes();
 }
 
@@ -96,12 +132,22 @@ TEST_F(ShmTest, AGreetingWithoutADoorbellIsRefused) {
       absl::IsInvalidArgument(Greet(GoodHello(), {bell_->fd(), bell_->fd()})));
   const UniqueFd null(open("/dev/null", O_RDWR | O_CLOEXEC));
   EXPECT_TRUE(absl::IsInvalidArgument(Greet(GoodHello(), {null.get()})));
+  EXPECT_EQ(Refused(Refusal::kProtocol), 2);
+  EXPECT_EQ(Refused(Refusal::kMemory), 1);
   ExpectServes();
 }
 
 TEST_F(ShmTest, AVisitorWhoHangsUpIsForgotten) {
   for (int i = 0; i < 20; ++i) Connect();
   ExpectServes();
+}
+
+// Half-open: it is there and says nothing. Everybody else is served meanwhile.
+TEST_F(ShmTest, AVisitorWhoSaysNothingIsCutInTheEnd) {
+  const auto silent = Connect();
+  ExpectServes();
+  EXPECT_TRUE(silent->Receive(kTestDeadline).value().end);
+  EXPECT_EQ(Refused(Refusal::kSilent), 1);
 }
 
 TEST_F(ShmTest, AGreeterWhoHangsUpIsALostSender) {
@@ -126,6 +172,7 @@ TEST_F(ShmTest, AnUnknownPacketOnAnEdgeIsALoss) {
   ASSERT_TRUE(testing::Until(bell_.get(), {endpoint_.get()},
                              [&] { return !lost_.all().empty(); }));
   EXPECT_TRUE(absl::IsDataLoss(lost_.all()[0].status));
+  EXPECT_EQ(Refused(Refusal::kProtocol), 1);
 }
 
 TEST_F(ShmTest, AGoodbyeIsNoLoss) {
@@ -219,6 +266,7 @@ class ImpostorTest : public ShmTest {
 
 TEST_F(ImpostorTest, AnAnswerThatIsNoneIsRefused) {
   EXPECT_TRUE(absl::IsDataLoss(Open("welcome", {})));
+  EXPECT_EQ(Refused(Refusal::kNotOurs), 1);
 }
 
 TEST_F(ImpostorTest, ARefusalIsPassedOn) {
@@ -238,6 +286,38 @@ TEST_F(ImpostorTest, AWelcomeWithoutMemoryIsRefused) {
   EXPECT_TRUE(absl::IsDataLoss(Open(welcome, {bell_->fd(), bell_->fd()})));
   const UniqueFd null(open("/dev/null", O_RDWR | O_CLOEXEC));
   EXPECT_FALSE(Open(welcome, {null.get(), bell_->fd()}).ok());
+  EXPECT_EQ(Refused(Refusal::kProtocol), 2);
+  EXPECT_EQ(Refused(Refusal::kMemory), 2);
+}
+
+// Mapped, either would take the host's memory page by page: the second keeps
+// what its header says, which is a lie too.
+TEST_F(ImpostorTest, AWelcomeWithMemoryThatLiesAboutItsSizeIsRefused) {
+  const std::string welcome = EncodeAnswer(absl::OkStatus());
+  const auto edge = ring::EdgeMemory::Create(5, 1024).value();
+  std::string first(24, '\0');
+  ASSERT_EQ(pread(edge->fd(), &first[0], first.size(), 0), 24);
+  const uint64_t slot_bytes = uint64_t{1} << 40;
+  std::memcpy(&first[16], &slot_bytes, sizeof(slot_bytes));
+  struct stat file;
+  ASSERT_EQ(fstat(edge->fd(), &file), 0);
+  for (const off_t bytes :
+       {off_t{1} << 50,
+        file.st_size + static_cast<off_t>(5 * (slot_bytes - 1024))}) {
+    const UniqueFd sparse(
+        memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    ASSERT_EQ(ftruncate(sparse.get(), bytes), 0);
+    ASSERT_EQ(pwrite(sparse.get(), first.data(), first.size(), 0), 24);
+    ASSERT_EQ(fcntl(sparse.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    const absl::Status status = Open(welcome, {sparse.get(), bell_->fd()});
+    EXPECT_THAT(std::string(status.message()), HasSubstr("claims"));
+  }
+  // The bell, likewise.
+  const UniqueFd bell(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(ftruncate(bell.get(), off_t{1} << 50), 0);
+  ASSERT_EQ(fcntl(bell.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  EXPECT_FALSE(Open(welcome, {edge->fd(), bell.get()}).ok());
+  EXPECT_EQ(Refused(Refusal::kMemory), 3);
 }
 
 TEST_F(ImpostorTest, SilenceEndsAtTheTimeout) {

@@ -138,7 +138,7 @@ TEST_F(ShmTwoProcessTest, SendsToAnotherProcess) {
   EXPECT_EQ(acknowledged_[0], HeaderOf(5));
 }
 
-TEST_F(ShmTwoProcessTest, AKilledSenderIsReportedOnceAndSoon) {
+TEST_F(ShmTwoProcessTest, AKilledSenderIsReportedOnce) {
   Outcome received;
   const auto receive = endpoint_->OpenReceive(PoolNamed("e", 2, 64)).value();
   receive->PostReceive(IntoReceive(&received));
@@ -151,7 +151,7 @@ TEST_F(ShmTwoProcessTest, AKilledSenderIsReportedOnceAndSoon) {
   EXPECT_TRUE(absl::IsUnavailable(received.status)) << received.status;
 }
 
-TEST_F(ShmTwoProcessTest, AKilledReceiverIsReportedOnceAndSoon) {
+TEST_F(ShmTwoProcessTest, AKilledReceiverIsReportedOnce) {
   const std::vector<int64_t> values = {1, 2, 3};
   Outcome sent;
   ChildProcess child = Spawn({"mute"});
@@ -167,7 +167,7 @@ TEST_F(ShmTwoProcessTest, AKilledReceiverIsReportedOnceAndSoon) {
 }
 
 // The notice follows the last byte, so half a transfer is never delivered.
-TEST_F(ShmTwoProcessTest, ASenderThatDiesWhileItCopiesDeliversNothing) {
+TEST_F(ShmTwoProcessTest, ASenderThatDiesAmidATransferDeliversNothing) {
   Outcome received;
   EdgeOptions pool = PoolNamed("e", 1, 1 << 16);
   const auto receive = endpoint_->OpenReceive(pool).value();
@@ -177,6 +177,32 @@ TEST_F(ShmTwoProcessTest, ASenderThatDiesWhileItCopiesDeliversNothing) {
   EXPECT_TRUE(absl::IsUnavailable(received.status)) << received.status;
   EXPECT_THAT(lost_.all(), SizeIs(1));
   EXPECT_NE(child.Wait(kTestDeadline).value(), 0);
+}
+
+// Stopped, it takes nothing any more: what was written into its memory is
+// neither received nor acknowledged, and what had no slot fails.
+TEST_F(ShmTwoProcessTest, AReceiverThatDiesAmidATransferFailsTheSend) {
+  const std::vector<int64_t> values = {1, 2, 3};
+  std::vector<Outcome> sent(3);
+  ChildProcess child = Spawn({"receive"});
+  const auto send = OpenSend(child.ReadLine(kTestDeadline).value());
+  ASSERT_TRUE(child.Signal(SIGSTOP).ok());
+  siginfo_t stopped;
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child.pid()), &stopped,
+                   WSTOPPED | WNOWAIT),
+            0);
+  for (Outcome& outcome : sent) {
+    send->PostSend(HeaderOf(0), {TensorOver(values)}, Into(&outcome));
+  }
+  // Both slots were granted before.
+  ASSERT_TRUE(Until([&] { return sent[1].calls == 1; }));
+  EXPECT_TRUE(sent[1].status.ok()) << sent[1].status;
+  const absl::Time killed = absl::Now();
+  ASSERT_TRUE(child.Signal(SIGKILL).ok());
+  ExpectLost(killed);
+  ASSERT_TRUE(Until([&] { return sent[2].calls == 1; }));
+  EXPECT_TRUE(absl::IsUnavailable(sent[2].status)) << sent[2].status;
+  EXPECT_THAT(acknowledged_, IsEmpty());
 }
 
 TEST_F(ShmTwoProcessTest, ReceivedMemoryOutlivesItsKilledSender) {

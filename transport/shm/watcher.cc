@@ -18,6 +18,7 @@ namespace stagecoach::transport::shm {
 struct Watcher::Turn {
   std::vector<pollfd> fds;       // the first is the eventfd
   std::vector<Watched> watched;  // of fds[i + 1]; keeps the descriptors open
+  std::vector<Watched> expired;
   int timeout_ms = -1;
 };
 
@@ -41,10 +42,11 @@ void Watcher::Wake() {
 }
 
 void Watcher::Watch(std::shared_ptr<Socket> socket, Handler handler,
-                    Clock::time_point deadline) {
+                    Clock::time_point deadline, std::function<void()> on_late) {
   Watched watched;
   watched.handler = std::make_shared<Handler>(std::move(handler));
   watched.deadline = deadline;
+  watched.on_late = std::move(on_late);
   watched.socket = std::move(socket);
   {
     MutexLock lock(&mu_);
@@ -81,13 +83,12 @@ void Watcher::Stop() {
 bool Watcher::Prepare(Turn* turn) {
   const Clock::time_point now = Clock::now();
   Clock::time_point next = Clock::time_point::max();
-  std::vector<Watched> expired;
   MutexLock lock(&mu_);
   if (stopping_) return false;
   turn->fds.push_back({wake_.get(), POLLIN, 0});
   for (auto it = watched_.begin(); it != watched_.end();) {
     if (it->second.deadline <= now) {
-      expired.push_back(std::move(it->second));
+      turn->expired.push_back(std::move(it->second));
       it = watched_.erase(it);
       continue;
     }
@@ -118,6 +119,10 @@ void Watcher::Loop() {
   while (true) {
     Turn turn;
     if (!Prepare(&turn)) return;
+    for (const Watched& late : turn.expired) {
+      if (late.on_late) late.on_late();
+    }
+    turn.expired.clear();
     poll(turn.fds.data(), turn.fds.size(), turn.timeout_ms);
     uint64_t wakes = 0;
     (void)!read(wake_.get(), &wakes, sizeof(wakes));

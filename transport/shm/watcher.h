@@ -30,10 +30,11 @@ class Watcher {
   Watcher& operator=(const Watcher&) = delete;
 
   // From now on `handler` is called for the socket (instead of the one before).
-  // Dropped without a call if nothing came by `deadline`.
+  // If nothing came by `deadline` it is dropped, and `on_late` called instead
+  // (likewise; may be null).
   void Watch(std::shared_ptr<Socket> socket, Handler handler,
-             Clock::time_point deadline = Clock::time_point::max())
-      SC_EXCLUDES(mu_);
+             Clock::time_point deadline = Clock::time_point::max(),
+             std::function<void()> on_late = nullptr) SC_EXCLUDES(mu_);
   // A call that is under way may still be running on return.
   void Drop(const Socket* socket) SC_EXCLUDES(mu_);
   // Joins the thread and drops everything. Not from a handler. Idempotent.
@@ -44,6 +45,7 @@ class Watcher {
     std::shared_ptr<Socket> socket;
     std::shared_ptr<Handler> handler;
     Clock::time_point deadline;
+    std::function<void()> on_late;
   };
   // What one turn of the loop waits for.
   struct Turn;

@@ -1,29 +1,15 @@
 #ifndef STAGECOACH_TRANSPORT_TCP_COUNTERS_H_
 #define STAGECOACH_TRANSPORT_TCP_COUNTERS_H_
 
-#include <array>
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 
+#include "transport/refusals.h"
 #include "transport/transport.h"
 
 namespace stagecoach::transport::tcp {
 
-// Why something that came over a connection was turned away.
-enum class Refusal : uint8_t {
-  kNotOurs,      // wrong magic: not this protocol
-  kVersion,      // another version of it
-  kInstance,     // meant for another endpoint than this
-  kEpoch,        // of another placement
-  kToken,        // without the secret of the descriptor
-  kUnknownEdge,  // no such edge here
-  kTooLong,      // longer than announced, or than anything may be
-  kChecksum,     // damaged on the way
-  kProtocol,     // not granted, out of order, not decodable
-  kSilent,       // connected and did not greet
-};
-inline constexpr size_t kRefusals = 10;
+using transport::Refusal;
 
 // What an endpoint counts, from its start. Thread-safe; figures of one moment
 // may be a little apart.
@@ -36,7 +22,7 @@ struct Counters {
   // Payloads that were there already: read and dropped.
   std::atomic<int64_t> duplicate_transfers{0};
   std::atomic<int64_t> duplicate_acknowledgements{0};
-  std::array<std::atomic<int64_t>, kRefusals> refused{};
+  RefusalCounts refused;
 
   LinkCounters Sums() const {
     LinkCounters sums;
@@ -44,13 +30,11 @@ struct Counters {
     sums.resent_transfers = transfers_resent;
     sums.duplicate_transfers = duplicate_transfers;
     sums.duplicate_acknowledgements = duplicate_acknowledgements;
-    for (const std::atomic<int64_t>& count : refused) sums.refused += count;
+    sums.refused_by = refused.ByReason();
     return sums;
   }
-  void Refuse(Refusal reason) { ++refused[static_cast<size_t>(reason)]; }
-  int64_t Refused(Refusal reason) const {
-    return refused[static_cast<size_t>(reason)];
-  }
+  void Refuse(Refusal reason) { refused.Add(reason); }
+  int64_t Refused(Refusal reason) const { return refused.Of(reason); }
 };
 
 }  // namespace stagecoach::transport::tcp

@@ -42,7 +42,10 @@ int64_t NowNanoseconds() {
 
 bool Reactor::Turn::TryEnter() {
   MutexLock lock(&mu_);
-  if (taken_ || next_ > 0) return false;
+  if (taken_ || next_ > 0) {
+    SetGate(false);
+    return false;
+  }
   taken_ = true;
   return true;
 }
@@ -64,14 +67,24 @@ void Reactor::Turn::EnterNext() {
 void Reactor::Turn::Leave() {
   MutexLock lock(&mu_);
   taken_ = false;
+  SetGate(true);
   left_.NotifyAll();
+}
+
+void Reactor::Turn::SetGate(bool open) {
+  if (is_open_ == open) return;
+  is_open_ = open;
+  epoll_event event{};
+  if (open) event.events = EPOLLIN;
+  (void)epoll_ctl(gate_, EPOLL_CTL_MOD, epoll_, &event);
 }
 
 Reactor::Reactor(Doorbell* bell, UniqueFd epoll, UniqueFd gate, UniqueFd wake)
     : bell_(bell),
       epoll_(std::move(epoll)),
       gate_(std::move(gate)),
-      wake_(std::move(wake)) {}
+      wake_(std::move(wake)),
+      turn_(gate_.get(), epoll_.get()) {}
 
 absl::StatusOr<std::unique_ptr<Reactor>> Reactor::Start(Doorbell* bell) {
   UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
@@ -99,17 +112,6 @@ absl::StatusOr<std::unique_ptr<Reactor>> Reactor::Start(Doorbell* bell) {
 }
 
 Reactor::~Reactor() { Stop(); }
-
-void Reactor::OpenGate() {
-  epoll_event event{};
-  event.events = EPOLLIN;
-  (void)epoll_ctl(gate_.get(), EPOLL_CTL_MOD, epoll_.get(), &event);
-}
-
-void Reactor::ShutGate() {
-  epoll_event nothing{};
-  (void)epoll_ctl(gate_.get(), EPOLL_CTL_MOD, epoll_.get(), &nothing);
-}
 
 void Reactor::Wake() {
   const uint64_t one = 1;
@@ -266,7 +268,6 @@ bool Reactor::Poll() {
 
 bool Reactor::DoWhatIsDue() {
   epoll_event events[kMaxEvents];
-  ShutGate();
   const int count = epoll_wait(epoll_.get(), events, kMaxEvents, 0);
   bool any = false;
   for (int i = 0; i < count; ++i) {
@@ -281,9 +282,7 @@ bool Reactor::DoWhatIsDue() {
     handler->OnEvents(events[i].events);
     any = true;
   }
-  any = RunDue() || any;
-  OpenGate();
-  return any;
+  return RunDue() || any;
 }
 
 bool Reactor::RunDue() {

@@ -67,9 +67,12 @@ class Reactor {
     int fd = -1;
     std::shared_ptr<Handler> handler;
   };
-  // Being on the reactor: one thread at a time.
+  // Being on the reactor: one thread at a time. Who is turned away shuts the
+  // gate, which would wake it again at once; who leaves opens it.
   class Turn {
    public:
+    // Both epolls must outlive this.
+    Turn(int gate, int epoll) : gate_(gate), epoll_(epoll) {}
     bool TryEnter() SC_EXCLUDES(mu_);
     // Waits; threads that only try may overtake.
     void Enter() SC_EXCLUDES(mu_);
@@ -78,8 +81,13 @@ class Reactor {
     void Leave() SC_EXCLUDES(mu_);
 
    private:
+    void SetGate(bool open) SC_REQUIRES(mu_);
+
+    const int gate_;
+    const int epoll_;
     Mutex mu_;
     CondVar left_;
+    bool is_open_ SC_GUARDED_BY(mu_) = true;
     bool taken_ SC_GUARDED_BY(mu_) = false;
     int next_ SC_GUARDED_BY(mu_) = 0;
   };
@@ -99,17 +107,12 @@ class Reactor {
   bool RunDue();
   int TimeoutMilliseconds() const SC_EXCLUDES(mu_);
   bool stopping() const SC_EXCLUDES(mu_);
-  // Those that sleep wake up for events again, or for none until then.
-  void OpenGate();
-  void ShutGate();
   void Wake();
   void DrainWake();
 
   Doorbell* const bell_;
   const UniqueFd epoll_;
-  // What sleepers look at: readable as epoll_ is, but only while nobody is on
-  // the reactor. Otherwise those whom it turned away would wake at once, again
-  // and again.
+  // What sleepers look at: readable as epoll_ is, unless it is shut.
   const UniqueFd gate_;
   const UniqueFd wake_;  // an eventfd
   Turn turn_;
