@@ -165,9 +165,15 @@ class WorkerDeathTest : public DeathTest {};
 // It dies there in the middle of a job, which then ends as if it had not.
 TEST_P(CoordinatorDeathTest, TheJobEndsWithTheSameBits) {
   const bool loss = NeedsALoss(GetParam());
-  const std::string spec = Spec(10);
+  // What waits is written with the next event, and alone only when none comes
+  // for a second: no checkpoints, and more steps.
+  const bool flush = absl::StartsWith(GetParam(), "journal.flush");
+  const std::string spec = Spec(flush ? 60 : 10);
   const json expected = Undisturbed(spec);
-  const bool once = loss || GetParam() == "coordinator.checkpoint.stored";
+  const bool once =
+      loss || flush || GetParam() == "coordinator.checkpoint.stored";
+  std::vector<std::string> settings = Settings();
+  if (flush) settings = {"recovery.neighbour_copy=true"};
   auto cluster =
       Cluster::StartDurable(Workers(),
                             {{"STAGECOACH_FAILPOINT",
@@ -176,7 +182,7 @@ TEST_P(CoordinatorDeathTest, TheJobEndsWithTheSameBits) {
   // It may die while it takes the job: the client asks again.
   std::vector<std::string> arguments = {
       "--endpoint", cluster->address(), "-o", "json", "job", "submit", spec};
-  for (const std::string& setting : Settings()) {
+  for (const std::string& setting : settings) {
     arguments.insert(arguments.end(), {"--set", setting});
   }
   auto client = StartClient(arguments, folder() + "/submit").value();
@@ -197,7 +203,7 @@ TEST_P(CoordinatorDeathTest, TheJobEndsWithTheSameBits) {
   // Nothing was submitted, if it died before that.
   (void)client.Wait(absl::Seconds(60));
   if (cluster->Command({"job", "list"}).json["jobs"].empty()) {
-    cluster->Submit(spec, Settings());
+    cluster->Submit(spec, settings);
   }
   EXPECT_EQ(cluster->Command({"job", "list"}).json["jobs"].size(), 1u);
   cluster->Command({"job", "wait", "job-1"});
@@ -225,9 +231,10 @@ TEST_P(WorkerDeathTest, TheJobEndsWithTheSameBits) {
   cluster->Command({"job", "wait", id});
   const json ended = cluster->Command({"job", "show", id}).json;
   ExpectEnd(ended, expected);
-  // Before it was registered no job was placed on it.
-  EXPECT_EQ(ended["recoveries"].size(),
-            GetParam() == "worker.register" ? 0u : 1u);
+  // Before it was registered no job was placed on it, or one just then.
+  const size_t recoveries = ended["recoveries"].size();
+  EXPECT_LE(recoveries, 1u);
+  if (GetParam() != "worker.register") EXPECT_EQ(recoveries, 1u);
   if (HasFailure()) std::cout << cluster->Logs();
 }
 INSTANTIATE_TEST_SUITE_P(All, WorkerDeathTest,
