@@ -66,7 +66,8 @@ class CancelTest : public DisturbedJobTest {
     const absl::Time deadline = absl::Now() + absl::Seconds(60);
     while (absl::Now() < deadline && PartialFolders() > 0) {
     }
-    EXPECT_EQ(PartialFolders(), 0);
+    const int left = PartialFolders();
+    EXPECT_EQ(left, 0);
     std::cout << absl::StreamFormat(
         "| %-13s | %6.0f ms | %d workers idle | %d partial folders |\n", what,
         absl::ToDoubleMilliseconds(took), workers, left);
