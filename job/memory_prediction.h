@@ -13,11 +13,13 @@ namespace stagecoach::job {
 
 // The peak of one worker's accounted bytes over a job.
 struct MemoryInterval {
-  // If every output is acknowledged at the moment it is sent.
+  // If every output is acknowledged at the moment it is sent, and produced in
+  // its receiver's memory (but with "never").
   CategoryBytes low;
-  // If the send budget's worth of outputs is always unacknowledged, and the
-  // copy of a checkpoint stays until the next one. With both versions of the
-  // neighbour's copies from the beginning of a step on.
+  // If the send budget's worth of outputs is always unacknowledged, all of them
+  // in this worker's memory, and the copy of a checkpoint stays until the next
+  // one. With both versions of the neighbour's copies from the beginning of a
+  // step on.
   CategoryBytes high;
 };
 

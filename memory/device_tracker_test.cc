@@ -51,7 +51,7 @@ Category CategoryNamed(const std::string& name) {
   return Category::kOther;
 }
 
-// Replays a recorded trace; the figures at each snapshot in it, and at the end.
+// Replays a trace; the figures at each snapshot in it, and at the end.
 std::vector<DeviceTrackerStats> Replay(const std::string& file,
                                        DeviceTracker* tracker) {
   std::ifstream trace(file);
@@ -86,7 +86,7 @@ std::vector<DeviceTrackerStats> Replay(const std::string& file,
   return seen;
 }
 
-TEST(DeviceTrackerTest, AccountsForARecordedMicrobatch) {
+TEST(DeviceTrackerTest, AccountsForAMicrobatch) {
   DeviceTracker tracker;
   const std::vector<DeviceTrackerStats> seen =
       Replay("memory/testdata/device_trace.txt", &tracker);
