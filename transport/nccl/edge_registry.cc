@@ -128,7 +128,10 @@ Activity EdgeRegistry::Step() {
 void EdgeRegistry::OnMessage(const std::string& from,
                              const std::string& bytes) {
   const absl::StatusOr<ControlMessage> message = DecodeControl(bytes);
-  if (!message.ok()) return OnLost(from, message.status());
+  if (!message.ok()) {
+    refusals_.Add(Refusal::kProtocol);
+    return OnLost(from, message.status());
+  }
   if (message->kind == ControlKind::kOpen) return OnOpen(from, *message);
   const Way way = message->to_receiver ? Way::kReceive : Way::kSend;
   const std::shared_ptr<const Ends> snapshot = ends();
@@ -189,6 +192,7 @@ void EdgeRegistry::Admit(const std::string& from,
                   "\"; it has ", known.empty() ? "none" : known));
   }
   if (refusal.ok()) return end->Welcome(from, message.connection);
+  refusals_.Add(end == nullptr ? Refusal::kUnknownEdge : Refusal::kProtocol);
   ControlMessage refuse;
   refuse.kind = ControlKind::kRefuse;
   refuse.edge = message.edge;

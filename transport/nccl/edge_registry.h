@@ -37,6 +37,8 @@ class EdgeRegistry {
   void Abort(absl::Status status) SC_EXCLUDES(mu_);
   // OK until aborted.
   absl::Status status() const SC_EXCLUDES(mu_);
+  // Of control messages, from the start.
+  RefusalsByReason refused() const { return refusals_.ByReason(); }
 
   // Reactor.
   Activity Step();
@@ -72,6 +74,7 @@ class EdgeRegistry {
   const EndpointOptions options_;
   const std::shared_ptr<Shared> shared_;
   ProgressGate gate_;
+  RefusalCounts refusals_;
   mutable Mutex mu_;
   absl::Status status_ SC_GUARDED_BY(mu_);
   // Replaced, never changed: Progress() walks it without the lock.

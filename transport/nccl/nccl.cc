@@ -170,6 +170,11 @@ class NcclEndpoint final : public Endpoint {
     return handle;
   }
 
+  LinkCounters counters() const override {
+    LinkCounters counters;
+    counters.refused_by = registry_.refused();
+    return counters;
+  }
   bool Progress() override { return registry_.Progress(); }
   void Abort(absl::Status status) override {
     registry_.Abort(std::move(status));

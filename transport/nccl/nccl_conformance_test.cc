@@ -34,5 +34,20 @@ const TransportUnderTest kNccl = {"nccl", MakeFactory};
 INSTANTIATE_TEST_SUITE_P(Nccl, TransportConformance, ::testing::Values(kNccl));
 INSTANTIATE_TEST_SUITE_P(Nccl, TransportThreads, ::testing::Values(kNccl));
 
+TEST(NcclRefusalTest, AnUnknownEdgeIsCounted) {
+  const auto bell = Doorbell::Create().value();
+  testing::LostEdges lost;
+  const EndpointFactory factory = MakeFactory();
+  const auto a = factory(testing::OptionsFor(bell.get(), &lost)).value();
+  const auto b = factory(testing::OptionsFor(bell.get(), &lost)).value();
+  EXPECT_EQ(b->counters().refused(), 0);
+  const auto send = a->OpenSend(testing::EdgeNamed("e"), b->Describe(), nullptr,
+                                testing::kTestDeadline);
+  EXPECT_TRUE(absl::IsNotFound(send.status())) << send.status();
+  const LinkCounters counters = b->counters();
+  EXPECT_EQ(counters.refused_by[static_cast<size_t>(Refusal::kUnknownEdge)], 1);
+  EXPECT_EQ(counters.refused(), 1);
+}
+
 }  // namespace
 }  // namespace stagecoach::transport

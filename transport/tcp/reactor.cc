@@ -30,7 +30,9 @@ constexpr int64_t kGoneNanoseconds = 500'000;
 constexpr int kNapMilliseconds = 1;
 // After so many of them in which nothing has happened it does not look again
 // before the sleeper leaves.
-constexpr int kQuietLooks = 50;
+constexpr int kQuietLooks = 10;
+// So many polls in a nap are of one who does nothing else.
+constexpr uint64_t kBusyPolls = 8;
 
 int64_t NowNanoseconds() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -210,7 +212,7 @@ bool Reactor::SomebodyElseLooks() const {
 
 void Reactor::Loop() {
   while (!stopping()) {
-    if (SomebodyElseLooks()) {
+    if (SomebodyElseLooks() || was_busy_) {
       StayAside();
     } else {
       WaitForEvents();
@@ -220,6 +222,7 @@ void Reactor::Loop() {
 
 void Reactor::WaitForEvents() {
   quiet_looks_ = 0;
+  was_busy_ = false;
   // Only looks: an event that it took along while it waits for its turn would
   // be seen by nobody until then, and one that polls may overtake for long.
   pollfd ready{gate_.get(), POLLIN, 0};
@@ -249,6 +252,8 @@ void Reactor::StayAside() {
   pollfd woken{wake_.get(), POLLIN, 0};
   (void)poll(&woken, 1, timeout);
   far_aside_.store(false, std::memory_order_seq_cst);
+  // Between two of its sleeps a waiter is not seen, but what it did is.
+  was_busy_ = polls_.load(std::memory_order_relaxed) - polls >= kBusyPolls;
   if (TimeoutMilliseconds() != 0) return DrainWake();
   DrainWake();
   turn_.Enter();

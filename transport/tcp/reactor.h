@@ -123,7 +123,9 @@ class Reactor {
   std::atomic<uint64_t> polls_{0};
   // The own thread sleeps for as long as somebody watches the bell's sources.
   std::atomic<bool> far_aside_{false};
-  // Of the own thread: how often in a row it has looked and nobody had polled.
+  // Of the own thread: somebody polled all the time of its last nap.
+  bool was_busy_ = false;
+  // How often in a row it has looked and nobody had polled.
   int quiet_looks_ = 0;
   uint64_t polls_seen_ = 0;
   mutable Mutex mu_;
