@@ -173,6 +173,7 @@ void Controller::Place(const std::string& job_id,
       job_id, Run(JobRun(job_id, epoch, state_.FindJob(job_id)->spec,
                          std::move(plans.present), std::move(members))));
   it->second.placed = Now();
+  it->second.run.RestoreLossScale(state_.FindJob(job_id)->steps);
   it->second.run.Reschedule(std::move(plans.next));
   const JobRecord& job = *state_.FindJob(job_id);
   it->second.run.RestoreCheckpoints(job.requested_checkpoint_step,

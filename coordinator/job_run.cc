@@ -52,6 +52,7 @@ JobRun::JobRun(std::string job_id, Epoch epoch, v1::JobSpec spec,
       receive_pool_bytes_(members_.size()),
       memory_profiles_(members_.size()),
       step_(planned_->first_step),
+      loss_scale_(planned_->spec.training),
       prepared_(members_.size()),
       applied_(members_.size(), planned_->first_step),
       copied_(members_.size(), -1),
@@ -62,6 +63,10 @@ JobRun::JobRun(std::string job_id, Epoch epoch, v1::JobSpec spec,
   for (size_t i = 0; i < members_.size(); ++i) {
     holding_.insert(static_cast<int>(i));
   }
+}
+
+void JobRun::RestoreLossScale(const std::vector<StepRecord>& steps) {
+  for (const StepRecord& step : steps) loss_scale_.Record(step.skipped);
 }
 
 v1::CoordinatorMessage JobRun::AssignFor(int worker) const {
@@ -445,6 +450,7 @@ v1::CoordinatorMessage JobRun::StepBeginMessage() const {
   begin->set_schedule_id(planned_->schedule_id);
   begin->set_target_tokens(planned_->plan.target_tokens_per_step);
   begin->set_evaluate(EvaluationIsDue(planned_->spec, step_));
+  begin->set_loss_scale(loss_scale_.value());
   return message;
 }
 
@@ -501,6 +507,7 @@ absl::Status JobRun::CommitStep(absl::Time now, Output* output) {
                         outcome.evaluation_seconds);
   StepCommitted event = CommittedStep(step_, outcome, seconds);
   last_commit_ = CommitMessage(event.result);
+  loss_scale_.Record(event.result.skipped);
   output->events.push_back(std::move(event));
   Broadcast(*last_commit_, output);
   EnterStep(step_ + 1);

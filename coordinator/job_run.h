@@ -18,6 +18,7 @@
 #include "coordinator/event.h"
 #include "coordinator/planned_job.h"
 #include "coordinator/step_outcome.h"
+#include "job/loss_scale.h"
 #include "job/memory_fit.h"
 #include "job/memory_prediction.h"
 #include "stagecoach/v1/session.pb.h"
@@ -157,6 +158,9 @@ class JobRun {
            planned_->sources.empty();
   }
   void SetSources(std::vector<v1::StateSource> sources);
+  // The recorded outcomes of the job's steps so far, before Start or TakeOver's
+  // first message.
+  void RestoreLossScale(const std::vector<StepRecord>& steps);
   // Abort to all who still hold something of the job. With `keep_states` it
   // will be placed again, and they keep their copies of its state.
   Output Release(const std::string& reason, bool keep_states);
@@ -314,8 +318,9 @@ class JobRun {
   std::vector<v1::MemoryInterval> predicted_;
   bool over_limit_ = false;
   std::vector<std::string> edges_;
-  int64_t step_;             // updates committed; the step that runs
-  bool step_begun_ = false;  // StepBegin of step_ was sent
+  int64_t step_;               // updates committed; the step that runs
+  bool step_begun_ = false;    // StepBegin of step_ was sent
+  job::LossScale loss_scale_;  // of step_
   std::shared_ptr<const PlannedJob> next_plan_;
   bool rescheduled_ = false;  // edges are opened for another plan
   absl::Time step_start_;

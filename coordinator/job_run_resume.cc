@@ -232,6 +232,7 @@ absl::Status JobRun::RecordAgain(int64_t step, Output* output) {
                                        "give"));
     }
   }
+  loss_scale_.Record(event.result.skipped);
   output->events.push_back(std::move(event));
   ++step_;
   return absl::OkStatus();

@@ -21,14 +21,18 @@ using Phase = JobRun::Phase;
 // Two workers, two microbatches, two steps.
 class JobRunTest : public ::testing::Test {
  protected:
-  JobRunTest() {
-    auto planned = PlanForWorkers(TinyJob(2), nullptr, job::PlanJob);
+  JobRunTest() { Make(TinyJob(2)); }
+
+  void Make(const job::JobSpec& spec) {
+    auto planned = PlanForWorkers(spec, nullptr, job::PlanJob);
     EXPECT_TRUE(planned.ok()) << planned.status();
+    v1::JobSpec proto;
+    job::ToProto(spec, &proto);
     std::vector<JobRun::Member> members(2);
     members[0] = {"a", Incarnation(10), "127.0.0.1:1"};
     members[1] = {"b", Incarnation(11), "127.0.0.1:2"};
     run_ = std::make_unique<JobRun>(
-        "job-1", Epoch(1), TinySpec(2),
+        "job-1", Epoch(1), std::move(proto),
         std::make_shared<const PlannedJob>(*std::move(planned)),
         std::move(members));
   }
@@ -127,6 +131,13 @@ class JobRunTest : public ::testing::Test {
       default:
         return "other";
     }
+  }
+  // Of the step that the output begins.
+  static double LossScale(const JobRun::Output& output) {
+    for (const auto& [worker, message] : output.messages) {
+      if (message.has_step_begin()) return message.step_begin().loss_scale();
+    }
+    return 0;
   }
   static std::string Kinds(const JobRun::Output& output) {
     return absl::StrJoin(
@@ -813,6 +824,40 @@ TEST_F(JobRunTest, LettingGoUnaskedIsAnError) {
   const JobRun::Output output = Say(1, Released());
   ExpectBroken(output, 1, "without being told");
   EXPECT_EQ(output.events.size(), 1u);
+}
+
+// It follows from the outcomes of the steps, whoever saw them.
+TEST_F(JobRunTest, TellsEachStepTheScaleOfItsLoss) {
+  job::JobSpec spec = TinyJob(2, /*steps=*/4);
+  spec.training.precision = job::Precision::kFloat16;
+  spec.training.initial_loss_scale = 8;
+  spec.training.loss_scale_growth_steps = 2;
+  Make(spec);
+  ToStepping();
+  v1::WorkerMessage overflow = Prepared(0, false);
+  overflow.mutable_prepared()->set_all_finite(false);
+  Say(0, overflow);
+  const JobRun::Output skipped = Say(1, Prepared(0, true));
+  EXPECT_EQ(LossScale(skipped), 4);
+  std::vector<StepRecord> steps = {
+      std::get<StepCommitted>(skipped.events[0]).result};
+  EXPECT_TRUE(steps[0].skipped);
+  for (const double scale : {4.0, 8.0}) {
+    const int64_t step = static_cast<int64_t>(steps.size());
+    Say(0, Applied(step - 1));
+    Say(1, Applied(step - 1));
+    Say(0, Prepared(step, false));
+    const JobRun::Output committed = Say(1, Prepared(step, true));
+    EXPECT_EQ(LossScale(committed), scale) << step;
+    steps.push_back(std::get<StepCommitted>(committed.events[0]).result);
+  }
+  Make(spec);
+  run_->RestoreLossScale(steps);
+  run_->Start();
+  Say(0, Assigned());
+  Say(1, Assigned());
+  Say(0, Connected({"0->1 activation: shm"}));
+  EXPECT_EQ(LossScale(Say(1, Connected({"1->0 gradient: shm"}))), 8);
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ absl::StatusOr<double> EvaluationLoss(
   SC_ASSIGN_OR_RETURN(const double sum,
                       SumLosses(losses, microbatches, culprit));
   const int64_t tokens =
-      microbatches * spec.training.microbatch_size * spec.data.sequence_length;
+      microbatches * spec.training.microbatch_size * spec.data.TargetsPerRow();
   return sum / static_cast<double>(tokens);
 }
 

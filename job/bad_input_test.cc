@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <string>
 #include <vector>
 
@@ -102,7 +103,11 @@ class BadInputTest : public testing::TestWithParam<BadInput> {};
 
 TEST_P(BadInputTest, IsRefusedWithPlaceAndRemedy) {
   const BadInput& input = GetParam();
-  EXPECT_EQ(Check(GoodWith(input.line, input.with)), input.message);
+  const std::string message = Check(GoodWith(input.line, input.with));
+  EXPECT_EQ(message, input.message);
+  // With all of them the test's output is a table of what is refused, and how.
+  std::cout << "| `" << absl::StrReplaceAll(input.with, {{"\n", "` `"}})
+            << "` | " << message << " |" << std::endl;
 }
 
 TEST(GoodInputTest, IsAccepted) {
@@ -120,23 +125,40 @@ TEST(GoodInputTest, FeaturesThatAreSwitchedOffAreAccepted) {
 }
 
 TEST(GoodInputTest, WhatIsBuiltIsAccepted) {
-  for (const char* text :
-       {"pipeline.schedule=gpipe", "pipeline.schedule=1f1b",
-        "pipeline.schedule=interleaved", "pipeline.release=sent",
-        "pipeline.release=never", "pipeline.transport=shm",
-        "pipeline.split=[1, 3]", "training.optimizer=sgd",
-        "training.kernels=aten", "training.kernels=onednn",
-        "training.learning_rate_schedule=linear",
-        "training.learning_rate_schedule=constant", "training.warmup_steps=100",
-        "training.gradient_clip=0", "training.learning_rate=0",
-        "data.order=sequential", "data.stride=1", "data.token_type=uint32",
-        "model.tie_embeddings=false"}) {
+  for (const char* text : {"pipeline.schedule=gpipe",
+                           "pipeline.schedule=1f1b",
+                           "pipeline.schedule=interleaved",
+                           "pipeline.release=sent",
+                           "pipeline.release=never",
+                           "pipeline.transport=shm",
+                           "pipeline.split=[1, 3]",
+                           "training.optimizer=sgd",
+                           "training.kernels=aten",
+                           "training.kernels=onednn",
+                           "training.learning_rate_schedule=linear",
+                           "training.learning_rate_schedule=constant",
+                           "training.warmup_steps=100",
+                           "training.gradient_clip=0",
+                           "training.learning_rate=0",
+                           "data.order=sequential",
+                           "data.stride=1",
+                           "data.token_type=uint32",
+                           "training.last_microbatch_size=1",
+                           "training.precision=bfloat16",
+                           "training.precision=float16",
+                           "training.initial_loss_scale=1",
+                           "training.freeze=[\"transformer.wte\"]",
+                           "training.freeze=[]",
+                           "model.dropout=0.1",
+                           "model.tie_embeddings=false"}) {
     EXPECT_EQ(Check(kGood, {text}), "") << text;
   }
   EXPECT_EQ(Check(kGood, {"pipeline.schedule=interleaved",
                           "pipeline.stages_per_worker=2"}),
             "");
   EXPECT_EQ(Check(kGood, {"pipeline.workers=1", "pipeline.transport=loopback"}),
+            "");
+  EXPECT_EQ(Check(kGood, {"data.documents=isolated", "data.document_end=10"}),
             "");
 }
 
@@ -297,6 +319,40 @@ const BadInput kNumbers[] = {
     {"NegativeRate", "steps = 5", "learning_rate = -0.5",
      "DIR/spec.toml:11:1: training.learning_rate: must be at least 0, not "
      "-0.5"},
+    {"LastMicrobatchAboveTheOthers", "steps = 5", "last_microbatch_size = 5",
+     "DIR/spec.toml:11:1: training.last_microbatch_size: 5 is above "
+     "training.microbatch_size = 4; lower it"},
+    {"LastOfOneMicrobatch", "microbatches = 4",
+     "microbatches = 1\nlast_microbatch_size = 2",
+     "DIR/spec.toml:13:1: training.last_microbatch_size: the only microbatch "
+     "of a step has training.microbatch_size rows; leave this out"},
+    {"LossScaleThatRounds", "steps = 5", "initial_loss_scale = 1000",
+     "DIR/spec.toml:11:1: training.initial_loss_scale: 1000 is no power of 2; "
+     "try 65536"},
+    {"FreezingWhatIsNotThere", "steps = 5", "freeze = [\"model.layers.0.\"]",
+     "DIR/spec.toml:11:1: training.freeze: no parameter's name begins with "
+     "\"model.layers.0.\"; they are like \"transformer.wte.weight\""},
+    {"FreezingEverything", "steps = 5", "freeze = [\"transformer.\"]",
+     "DIR/spec.toml:11:1: training.freeze: leaves nothing to train; freeze "
+     "less"},
+    {"FreezeThatIsNoList", "steps = 5", "freeze = \"transformer.\"",
+     "DIR/spec.toml:11:1: training.freeze: expected a list of texts, got a "
+     "string; write for example [\"transformer.wte\"]"},
+    {"FreezeOfNumbers", "steps = 5", "freeze = [0]",
+     "DIR/spec.toml:11:1: training.freeze: expected texts in the list, got an "
+     "integer; write for example [\"transformer.wte\"]"},
+    {"Dropout", "layers = 4", "layers = 4\ndropout = 1",
+     "DIR/spec.toml:5:1: model.dropout: must be from 0 to below 1, not 1"},
+    {"IsolatedWithoutAnEnd", "sequence_length = 16", "documents = \"isolated\"",
+     "DIR/spec.toml:9:1: data.documents: \"isolated\" needs "
+     "data.document_end, the token that ends a document"},
+    {"EndOutsideTheVocabulary", "sequence_length = 16",
+     "document_end = 256\ndocuments = \"isolated\"",
+     "DIR/spec.toml:9:1: data.document_end: 256 is outside model.vocabulary = "
+     "256"},
+    {"NegativeEnd", "sequence_length = 16", "document_end = -2",
+     "DIR/spec.toml:9:1: data.document_end: must be from 0 to 16777216, not "
+     "-2"},
     {"NotANumber", "steps = 5", "learning_rate = nan",
      "DIR/spec.toml:11:1: training.learning_rate: must be at least 0, not nan"},
     {"InfiniteClip", "steps = 5", "gradient_clip = inf",
@@ -364,15 +420,12 @@ INSTANTIATE_TEST_SUITE_P(Numbers, BadInputTest, testing::ValuesIn(kNumbers),
                          TitleOf);
 
 const BadInput kNotBuilt[] = {
-    {"Architecture", "layers = 4", "layers = 4\narchitecture = \"plugin\"",
-     "DIR/spec.toml:5:1: model.architecture: \"plugin\" is not supported yet; "
-     "supported now: \"gpt2\", \"llama\""},
+    {"Architecture", "layers = 4", "layers = 4\narchitecture = \"torchscript\"",
+     "DIR/spec.toml:5:1: model.architecture: \"torchscript\" is not supported "
+     "yet; supported now: \"gpt2\", \"llama\", \"plugin\""},
     {"Data", "path = \"text.txt\"", "path = \"text.txt\"\nkind = \"jsonl\"",
      "DIR/spec.toml:9:1: data.kind: \"jsonl\" is not supported yet; supported "
      "now: \"text\", \"tokens\", \"megatron\""},
-    {"Precision", "steps = 5", "precision = \"bfloat16\"",
-     "DIR/spec.toml:11:1: training.precision: \"bfloat16\" is not supported "
-     "yet; supported now: \"float32\""},
     {"NeighbourCopy", "workers = 2",
      "workers = 1\n[recovery]\nneighbour_copy = true",
      "DIR/spec.toml:16:1: recovery.neighbour_copy: a job of one worker has no "
@@ -450,6 +503,29 @@ INSTANTIATE_TEST_SUITE_P(Models, BadInputTest, testing::ValuesIn(kModels),
 #define TRAINING_KINDS                                                     \
   "\"gpipe\", \"1f1b\", \"eager-1f1b\", \"interleaved\", \"looped-bfs\", " \
   "\"zb-h1\", \"zb-h2\", \"zbv\", \"v-half\", \"v-min\", \"dualpipe-v\""
+
+const BadInput kPlugins[] = {
+    {"NoLibrary", "heads = 2",
+     "heads = 2\narchitecture = \"plugin\"\ntie_embeddings = false",
+     "DIR/spec.toml:3:2: model.path: is missing; architecture \"plugin\" needs "
+     "the path of its library"},
+    {"NoBoundary", "hidden = 32",
+     "architecture = \"plugin\"\ntie_embeddings = false\npath = \"x.so\"",
+     "DIR/spec.toml:3:2: model.boundary: is missing; give the sizes of one row "
+     "of what crosses stages, or model.hidden for [data.sequence_length, "
+     "model.hidden]"},
+    {"TiedPlugin", "heads = 2",
+     "heads = 2\narchitecture = \"plugin\"\npath = \"x.so\"",
+     "DIR/spec.toml:3:2: model.tie_embeddings: must be false for a plugin"},
+    {"PathWithoutPlugin", "heads = 2", "heads = 2\npath = \"x.so\"",
+     "DIR/spec.toml:7:1: model.path: is for model.architecture = \"plugin\" "
+     "alone; leave it out"},
+    {"LastTargetWithoutPlugin", "sequence_length = 16", "targets = \"last\"",
+     "DIR/spec.toml:9:1: data.targets: is for model.architecture = \"plugin\" "
+     "alone; leave it out"},
+};
+INSTANTIATE_TEST_SUITE_P(Plugins, BadInputTest, testing::ValuesIn(kPlugins),
+                         TitleOf);
 
 const BadInput kSchedules[] = {
     {"Mistyped", "workers = 2", "workers = 2\nschedule = \"1f1\"",

@@ -27,8 +27,6 @@ constexpr int64_t kMaxConfigBytes = 1 << 20;
 constexpr int64_t kMaxLayers = 1 << 16;
 constexpr int64_t kMaxAttentionWidth = 1 << 24;
 
-constexpr char kNoDropout[] = "dropout is not built yet";
-
 const std::vector<std::pair<std::string, Activation>>& Activations() {
   static const auto* const table =
       new std::vector<std::pair<std::string, Activation>>{
@@ -117,6 +115,13 @@ int64_t ReadLayers(const char* key, ConfigReader* keys) {
   return 1;
 }
 
+double ReadDropout(const char* key, double fallback, ConfigReader* keys) {
+  const double dropout = keys->Number(key, fallback);
+  if (dropout >= 0 && dropout < 1) return dropout;
+  keys->Problem(key, "must be from 0 to below 1");
+  return 0;
+}
+
 void ReadGpt2(ConfigReader* keys, ModelSpec* model) {
   ModelConfig& config = *model->config;
   model->architecture = Architecture::kGpt2;
@@ -132,9 +137,9 @@ void ReadGpt2(ConfigReader* keys, ModelSpec* model) {
   config.scale_scores = keys->Flag("scale_attn_weights", true);
   config.scale_scores_by_layer =
       keys->Flag("scale_attn_by_inverse_layer_idx", false);
-  for (const char* key : {"attn_pdrop", "embd_pdrop", "resid_pdrop"}) {
-    keys->MustBe(key, 0, 0.1, kNoDropout);
-  }
+  config.attention_dropout = ReadDropout("attn_pdrop", 0.1, keys);
+  config.embedding_dropout = ReadDropout("embd_pdrop", 0.1, keys);
+  config.residual_dropout = ReadDropout("resid_pdrop", 0.1, keys);
   keys->MustBe("reorder_and_upcast_attn", false,
                "attention is always in float32");
   // n_ctx: the old name of n_positions, which is beside it.
@@ -342,7 +347,7 @@ void ReadLlama(Family family, const std::string& place, ConfigReader* keys,
             : qwen                     ? 32
                                        : model->heads);
   config.rope = ReadRope(config.positions, place, keys, problems);
-  keys->MustBe("attention_dropout", 0, kNoDropout);
+  config.attention_dropout = ReadDropout("attention_dropout", 0, keys);
   if (family == Family::kLlama || family == Family::kQwen3) {
     config.query_key_value_bias = keys->Flag("attention_bias", false);
     config.attention_output_bias = config.query_key_value_bias;
@@ -387,10 +392,10 @@ void ReadModel(const json& object, const std::string& place, ModelSpec* model,
 json Gpt2Json(const ModelSpec& model, const ModelConfig& config) {
   return {{"activation_function", "gelu_new"},
           {"architectures", {"GPT2LMHeadModel"}},
-          {"attn_pdrop", 0.0},
+          {"attn_pdrop", config.attention_dropout},
           // The default is a token of GPT-2's own vocabulary.
           {"bos_token_id", nullptr},
-          {"embd_pdrop", 0.0},
+          {"embd_pdrop", config.embedding_dropout},
           {"eos_token_id", nullptr},
           {"initializer_range", config.initializer_range},
           {"layer_norm_epsilon", config.norm_epsilon},
@@ -400,7 +405,7 @@ json Gpt2Json(const ModelSpec& model, const ModelConfig& config) {
           {"n_inner", config.inner},
           {"n_layer", model.layers},
           {"n_positions", config.positions},
-          {"resid_pdrop", 0.0},
+          {"resid_pdrop", config.residual_dropout},
           {"tie_word_embeddings", model.tie_embeddings},
           {"vocab_size", model.vocabulary}};
 }
@@ -408,6 +413,7 @@ json Gpt2Json(const ModelSpec& model, const ModelConfig& config) {
 json LlamaJson(const ModelSpec& model, const ModelConfig& config) {
   return {{"architectures", {"LlamaForCausalLM"}},
           {"attention_bias", false},
+          {"attention_dropout", config.attention_dropout},
           {"bos_token_id", nullptr},
           {"eos_token_id", nullptr},
           {"head_dim", config.head_width},
@@ -457,7 +463,12 @@ absl::StatusOr<ModelSpec> LoadHfConfig(const std::string& folder) {
 
 std::string HfConfigText(const JobSpec& spec) {
   json config;
-  if (!spec.model.config_json.empty()) {
+  if (spec.model.architecture == Architecture::kPlugin) {
+    // For people: transformers cannot load it.
+    config = {{"model_type", "stagecoach_plugin"},
+              {"num_hidden_layers", spec.model.layers},
+              {"options", spec.model.options}};
+  } else if (!spec.model.config_json.empty()) {
     config = json::parse(spec.model.config_json, nullptr, false);
   } else if (spec.model.architecture == Architecture::kLlama) {
     config = LlamaJson(spec.model, ConfigOf(spec));

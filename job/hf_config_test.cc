@@ -293,9 +293,8 @@ const Refused kRefused[] = {
      "rms_norm_eps: must be a number, not \"1e-5\""},
     {kLlama, R"({"attention_bias": "no"})",
      "attention_bias: must be true or false, not \"no\""},
-    {kLlama, R"({"attention_dropout": 0.1})",
-     "attention_dropout: 0.1 is not supported: dropout is not built yet; set "
-     "it to 0"},
+    {kLlama, R"({"attention_dropout": 1})",
+     "attention_dropout: must be from 0 to below 1"},
     {kLlama, R"({"pretraining_tp": 2})",
      "pretraining_tp: 2 is not supported: it only splits matrices; set it to "
      "1"},
@@ -328,12 +327,7 @@ const Refused kRefused[] = {
      "is_encoder_decoder: true is not supported: it is another model; set it "
      "to false"},
     {kGpt2, R"({"n_head": 5})", "n_head: 5 does not divide n_embd = 24"},
-    {kGpt2, R"({"attn_pdrop": 0.1})",
-     "attn_pdrop: 0.1 is not supported: dropout is not built yet; set it to "
-     "0"},
-    {kGpt2, R"({"resid_pdrop": null})",
-     "resid_pdrop: 0.1 (its default) is not supported: dropout is not built "
-     "yet; set it to 0"},
+    {kGpt2, R"({"attn_pdrop": -0.1})", "attn_pdrop: must be from 0 to below 1"},
     {kGpt2, R"({"reorder_and_upcast_attn": true})",
      "reorder_and_upcast_attn: true is not supported: attention is always in "
      "float32; set it to false"},

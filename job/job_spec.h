@@ -32,6 +32,14 @@ struct ModelSpec {
   int64_t heads = 0;
   int64_t vocabulary = 256;
   bool tie_embeddings = true;
+  // Of embeddings, attention and what goes into the residual stream; -1: as the
+  // checkpoint's config.json says, else 0.
+  double dropout = -1;
+  // Of a plugin: its library, what it is told, and the sizes of one row of what
+  // crosses stages; empty: [sequence_length, hidden].
+  std::string path;
+  std::string options;
+  std::vector<int64_t> boundary;
 
   // Of `checkpoint`'s config.json, once ResolveModel has read it: its text, and
   // what it says beyond the sizes above. Without, the sizes decide alone;
@@ -47,7 +55,18 @@ struct DataSpec {
   int64_t sequence_length = 128;
   int64_t stride = 0;  // 0: sequence_length
   SampleOrder order = SampleOrder::kShuffled;
+  // "packed": a row is one text; "isolated": tokens see only their own
+  // document, which ends with the token `document_end`.
+  std::string documents = "packed";
+  int64_t document_end = -1;  // -1: none
+  // What a sample's targets are: "next", each token's next one, or "last", its
+  // last token alone.
+  std::string targets = "next";
 
+  bool isolated() const { return documents == "isolated"; }
+  int64_t TargetsPerRow() const {
+    return targets == "last" ? 1 : sequence_length;
+  }
   int64_t EffectiveStride() const {
     return stride > 0 ? stride : sequence_length;
   }
@@ -57,6 +76,7 @@ struct TrainingSpec {
   int64_t steps = 50;
   int64_t microbatches = 8;
   int64_t microbatch_size = 4;
+  int64_t last_microbatch_size = 0;  // of a step; 0: microbatch_size
   OptimizerKind optimizer = OptimizerKind::kAdamW;
   std::array<double, 2> betas = {0.9, 0.95};
   double epsilon = 1e-8;
@@ -67,10 +87,26 @@ struct TrainingSpec {
   int64_t warmup_steps = 2;
   double gradient_clip = 1.0;  // 0: off
   Precision precision = Precision::kFloat32;
+  // Of float16: what the loss's gradient is multiplied by at first, and after
+  // how many steps without an overflow that is doubled.
+  double initial_loss_scale = 65536;
+  int64_t loss_scale_growth_steps = 2000;
+  // Parameters that stay as they are: beginnings of their names.
+  std::vector<std::string> freeze;
   KernelChoice kernels = KernelChoice::kAuto;
   int64_t threads = 1;
   // Rows (tokens) whose logits stand at once; 0: all. Part of the numbers.
   int64_t loss_chunk = 1024;
+
+  // Rows of a step's microbatch, and of all of them.
+  int64_t RowsOf(int64_t microbatch) const {
+    return microbatch == microbatches - 1 && last_microbatch_size > 0
+               ? last_microbatch_size
+               : microbatch_size;
+  }
+  int64_t RowsPerStep() const {
+    return (microbatches - 1) * microbatch_size + RowsOf(microbatches - 1);
+  }
 };
 
 struct PipelineSpec {

@@ -66,6 +66,7 @@ constexpr double kMaxMicrobatches = 1 << 16;
 constexpr double kMaxWorkers = 1 << 12;
 constexpr double kMaxSendBudget = 1 << 10;
 constexpr double kMaxThreads = 1 << 10;
+constexpr double kMaxLossScale = int64_t{1} << 40;
 constexpr double kMaxMicrobatchTokens = 1 << 30;
 
 // A macro, since only it can turn a member's path into an accessor.
@@ -89,6 +90,11 @@ std::vector<Key> ModelKeys() {
       Required({"model.heads", SC_FIELD(model.heads), From(1, kMaxWidth)}),
       {"model.vocabulary", SC_FIELD(model.vocabulary), From(1, kMaxVocabulary)},
       {"model.tie_embeddings", SC_FIELD(model.tie_embeddings), {}},
+      Unset("`0`, or the checkpoint's",
+            {"model.dropout", SC_FIELD(model.dropout), FromToBelow(0, 1)}),
+      Unset("none", {"model.path", SC_FIELD(model.path), {}, Meaning::kPath}),
+      {"model.options", SC_FIELD(model.options), {}},
+      {"model.boundary", SC_FIELD(model.boundary), From(1, kMaxWidth)},
   };
 }
 
@@ -103,6 +109,11 @@ std::vector<Key> DataKeys() {
       Unset("`data.sequence_length`",
             {"data.stride", SC_FIELD(data.stride), From(1, kMaxSequence)}),
       {"data.order", SC_FIELD(data.order), {}},
+      OneOf({"data.documents", SC_FIELD(data.documents), {}},
+            {"packed", "isolated"}),
+      Unset("none", {"data.document_end", SC_FIELD(data.document_end),
+                     From(0, kMaxVocabulary)}),
+      OneOf({"data.targets", SC_FIELD(data.targets), {}}, {"next", "last"}),
   };
 }
 
@@ -113,6 +124,10 @@ std::vector<Key> TrainingKeys() {
        From(1, kMaxMicrobatches)},
       {"training.microbatch_size", SC_FIELD(training.microbatch_size),
        From(1, kMaxMicrobatches)},
+      Unset(
+          "`training.microbatch_size`",
+          {"training.last_microbatch_size",
+           SC_FIELD(training.last_microbatch_size), From(1, kMaxMicrobatches)}),
       {"training.optimizer", SC_FIELD(training.optimizer), {}},
       {"training.betas", SC_FIELD(training.betas), FromToBelow(0, 1)},
       {"training.epsilon", SC_FIELD(training.epsilon), MoreThan(0)},
@@ -127,6 +142,11 @@ std::vector<Key> TrainingKeys() {
        From(0, kMaxSteps)},
       {"training.gradient_clip", SC_FIELD(training.gradient_clip), AtLeast(0)},
       {"training.precision", SC_FIELD(training.precision), {}},
+      {"training.initial_loss_scale", SC_FIELD(training.initial_loss_scale),
+       From(1, kMaxLossScale)},
+      {"training.loss_scale_growth_steps",
+       SC_FIELD(training.loss_scale_growth_steps), From(1, kMaxSteps)},
+      Unset("none", {"training.freeze", SC_FIELD(training.freeze), {}}),
       {"training.kernels", SC_FIELD(training.kernels), {}},
       {"training.threads", SC_FIELD(training.threads), From(1, kMaxThreads)},
       {"training.loss_chunk", SC_FIELD(training.loss_chunk),
@@ -194,12 +214,13 @@ std::string Quoted(absl::string_view text) {
 
 std::string CountText(int64_t value) { return absl::StrCat(value); }
 std::string CountText(double value) { return NumberText(value); }
+std::string CountText(const std::string& value) { return Quoted(value); }
 
 template <typename List>
 std::string ListText(const List& list) {
   return absl::StrCat("[",
                       absl::StrJoin(list, ", ",
-                                    [](std::string* out, auto value) {
+                                    [](std::string* out, const auto& value) {
                                       absl::StrAppend(out, CountText(value));
                                     }),
                       "]");
@@ -307,6 +328,9 @@ std::string TypeText(const Key& key) {
   if (std::holds_alternative<std::array<double, 2>*>(field)) {
     return WithLimits("two numbers", key.limits);
   }
+  if (std::holds_alternative<std::vector<std::string>*>(field)) {
+    return "list of texts";
+  }
   if (std::holds_alternative<std::vector<int64_t>*>(field)) {
     return absl::StrCat("`auto` or list of ",
                         WithLimits("integers", key.limits));
@@ -335,8 +359,10 @@ std::string ValueText(const Key& key, const JobSpec& spec) {
           return Quoted(*field);
         } else if constexpr (std::is_arithmetic_v<T>) {
           return CountText(*field);
-        } else {
+        } else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
           return field->empty() ? Quoted("auto") : ListText(*field);
+        } else {
+          return ListText(*field);
         }
       },
       key.field(copy));

@@ -16,9 +16,10 @@ namespace stagecoach::job {
 // Where a key's value lives in a JobSpec. Its C++ type is the key's type.
 using Field =
     std::variant<bool*, int64_t*, double*, std::string*, std::array<double, 2>*,
-                 std::vector<int64_t>*, Architecture*, DataKind*, SampleOrder*,
-                 OptimizerKind*, LearningRateSchedule*, Precision*,
-                 KernelChoice*, ReleasePolicy*, Recompute*, TransportKind*>;
+                 std::vector<int64_t>*, std::vector<std::string>*,
+                 Architecture*, DataKind*, SampleOrder*, OptimizerKind*,
+                 LearningRateSchedule*, Precision*, KernelChoice*,
+                 ReleasePolicy*, Recompute*, TransportKind*>;
 
 // The values that a numeric key may have (each number of it, if it has many).
 struct Limits {
@@ -73,7 +74,7 @@ std::string TypeText(const Key& key);
 // "required", "off", "`1f1b`": as the manual says it.
 std::string DefaultText(const Key& key);
 // A value as TOML: "\"1f1b\"", "[0.9, 0.95]". Numbers read back to the same
-// bits. An empty list is "auto", the only one that can be empty.
+// bits. An empty list of integers is "auto", the only one that can be empty.
 std::string ValueText(const Key& key, const JobSpec& spec);
 // The shortest text that reads back to the same double.
 std::string NumberText(double value);

@@ -67,6 +67,7 @@ TEST(KeysTest, DefaultsAreTheDocumentedOnes) {
       {"data.kind", "\"text\""},
       {"data.sequence_length", "128"},
       {"data.order", "\"shuffled\""},
+      {"data.documents", "\"packed\""},
       {"training.steps", "50"},
       {"training.microbatches", "8"},
       {"training.microbatch_size", "4"},

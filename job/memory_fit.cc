@@ -67,9 +67,10 @@ std::vector<JobSpec> WithRecompute(const JobSpec& from) {
   return candidates;
 }
 
-// As many samples per step in smaller pieces.
+// As many samples per step in smaller pieces, where all pieces are alike.
 std::vector<JobSpec> WithSmallerMicrobatches(const JobSpec& from) {
   std::vector<JobSpec> candidates;
+  if (from.training.last_microbatch_size > 0) return candidates;
   const int64_t whole = from.training.microbatch_size;
   for (int64_t size = whole / 2; size >= 1; --size) {
     if (whole % size != 0) continue;

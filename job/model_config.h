@@ -34,6 +34,17 @@ struct ModelConfig {
   double initializer_range = 0.02;  // deviation of weights that are drawn
   Activation activation = Activation::kGeluTanh;
 
+  // Of attention's weights; GPT-2: of the embeddings' sum, and of what
+  // attention and MLP add to the residual stream.
+  double attention_dropout = 0;
+  double embedding_dropout = 0;
+  double residual_dropout = 0;
+
+  bool has_dropout() const {
+    return attention_dropout > 0 || embedding_dropout > 0 ||
+           residual_dropout > 0;
+  }
+
   // GPT-2: scores are divided by sqrt(head width), and by layer + 1.
   bool scale_scores = true;
   bool scale_scores_by_layer = false;

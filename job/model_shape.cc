@@ -1,8 +1,10 @@
 #include "job/model_shape.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace stagecoach::job {
@@ -131,8 +133,21 @@ class Llama final : public Family {
   }
 };
 
+// Its parameters are known to its library alone.
+class Plugin final : public Family {
+ public:
+  using Family::Family;
+
+  void AddEmbeddings(ParameterList* /*list*/) const override {}
+  void AddBlock(int64_t /*layer*/, ParameterList* /*list*/) const override {}
+  void AddHead(ParameterList* /*list*/) const override {}
+};
+
 // Keeps a reference to `spec`.
 std::unique_ptr<Family> FamilyOf(const JobSpec& spec) {
+  if (spec.model.architecture == Architecture::kPlugin) {
+    return std::make_unique<Plugin>(spec);
+  }
   if (spec.model.architecture == Architecture::kLlama) {
     return std::make_unique<Llama>(spec);
   }
@@ -160,9 +175,17 @@ int64_t LlamaInner(int64_t hidden) {
   return (inner + kMultiple - 1) / kMultiple * kMultiple;
 }
 
-TensorDescriptor PerToken(const JobSpec& spec, int64_t width) {
+// A Llama has dropout in attention alone.
+void SetDropout(const ModelSpec& model, ModelConfig* config) {
+  config->attention_dropout = model.dropout;
+  if (model.architecture != Architecture::kGpt2) return;
+  config->embedding_dropout = model.dropout;
+  config->residual_dropout = model.dropout;
+}
+
+TensorDescriptor PerToken(const JobSpec& spec, int64_t width, DType dtype) {
   TensorDescriptor descriptor;
-  descriptor.dtype = DType::kFloat32;
+  descriptor.dtype = dtype;
   descriptor.shape = {spec.training.microbatch_size, spec.data.sequence_length,
                       width};
   return descriptor;
@@ -178,15 +201,16 @@ int64_t ParameterShape::elements() const {
 
 ModelConfig ConfigOf(const JobSpec& spec) {
   const ModelSpec& model = spec.model;
-  if (model.config.has_value()) return *model.config;
-  ModelConfig config;
+  ModelConfig config = model.config.value_or(ModelConfig());
+  if (model.dropout >= 0) SetDropout(model, &config);
+  if (model.config.has_value()) return config;
   config.positions = spec.data.sequence_length;
   if (model.architecture == Architecture::kLlama) {
     config.inner = LlamaInner(model.hidden);
     config.activation = Activation::kSilu;
     config.key_value_heads = model.heads;
     config.head_width = model.hidden / model.heads;
-  } else {
+  } else if (model.architecture == Architecture::kGpt2) {
     config.inner = 4 * model.hidden;
   }
   return config;
@@ -231,12 +255,37 @@ int64_t ModelParameterCount(const JobSpec& spec) {
          (model.tie_embeddings ? model.vocabulary * model.hidden : 0);
 }
 
+bool IsFrozen(const TrainingSpec& training, const std::string& name) {
+  return std::any_of(training.freeze.begin(), training.freeze.end(),
+                     [&](const std::string& beginning) {
+                       return absl::StartsWith(name, beginning);
+                     });
+}
+
+DType ComputeTypeOf(Precision precision) {
+  switch (precision) {
+    case Precision::kFloat32:
+      break;
+    case Precision::kBFloat16:
+      return DType::kBFloat16;
+    case Precision::kFloat16:
+      return DType::kFloat16;
+  }
+  return DType::kFloat32;
+}
+
 TensorDescriptor BoundaryOf(const JobSpec& spec) {
-  return PerToken(spec, spec.model.hidden);
+  TensorDescriptor boundary =
+      PerToken(spec, spec.model.hidden, ComputeTypeOf(spec.training.precision));
+  if (spec.model.boundary.empty()) return boundary;
+  boundary.shape = {spec.training.microbatch_size};
+  boundary.shape.insert(boundary.shape.end(), spec.model.boundary.begin(),
+                        spec.model.boundary.end());
+  return boundary;
 }
 
 TensorDescriptor LogitsOf(const JobSpec& spec) {
-  return PerToken(spec, spec.model.vocabulary);
+  return PerToken(spec, spec.model.vocabulary, DType::kFloat32);
 }
 
 }  // namespace stagecoach::job

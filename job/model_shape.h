@@ -41,11 +41,19 @@ int64_t ParametersBefore(const JobSpec& spec, const StageLayers& layers);
 // bytes that the stage's weights take.
 int64_t StageParameterCount(const JobSpec& spec, const StageLayers& layers);
 
+// Whether training.freeze names the parameter that a checkpoint stores so.
+bool IsFrozen(const TrainingSpec& training, const std::string& name);
+
 // Parameters of the whole model; tied ones once.
 int64_t ModelParameterCount(const JobSpec& spec);
 
+// The type of activations and of what crosses stages, and in which matrix
+// products are computed.
+DType ComputeTypeOf(Precision precision);
+
 // What one microbatch puts on the wire behind a stage, and the gradient coming
-// back: float32[microbatch_size, sequence_length, hidden].
+// back: [microbatch_size, sequence_length, hidden], or model.boundary for each
+// row, in the compute type.
 TensorDescriptor BoundaryOf(const JobSpec& spec);
 
 // The head's output for one microbatch:

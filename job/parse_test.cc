@@ -34,6 +34,10 @@ hidden = 64
 heads = 8
 vocabulary = 300
 tie_embeddings = false
+dropout = 0.125
+path = "stages.so"
+options = "patch=4"
+boundary = [5, 64]
 [data]
 kind = "tokens"
 path = "../data/tokens.bin"
@@ -41,10 +45,14 @@ token_type = "uint32"
 sequence_length = 32
 stride = 16
 order = "sequential"
+documents = "isolated"
+document_end = 2
+targets = "last"
 [training]
 steps = 10
 microbatches = 3
 microbatch_size = 2
+last_microbatch_size = 1
 optimizer = "sgd"
 betas = [0.5, 0]
 epsilon = 1e-6
@@ -55,6 +63,9 @@ learning_rate_schedule = "linear"
 warmup_steps = 5
 gradient_clip = 0
 precision = "float16"
+initial_loss_scale = 1024
+loss_scale_growth_steps = 100
+freeze = ["model.embed_tokens", "model.layers.0."]
 kernels = "onednn"
 threads = 2
 loss_chunk = 5

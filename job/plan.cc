@@ -183,9 +183,8 @@ absl::StatusOr<JobPlan> PlanJob(const JobSpec& spec,
     SC_ASSIGN_OR_RETURN(plan.memory, PredictMemory(MemoryQuestionOf(
                                          spec, plan, profile->workers)));
   }
-  plan.target_tokens_per_step = spec.training.microbatches *
-                                spec.training.microbatch_size *
-                                spec.data.sequence_length;
+  plan.target_tokens_per_step =
+      spec.training.RowsPerStep() * spec.data.TargetsPerRow();
   return plan;
 }
 

@@ -24,6 +24,7 @@ absl::Status ResolveModel(ParsedSpec* parsed) {
   JobSpec resolved = parsed->spec;
   resolved.model = *described;
   resolved.model.checkpoint = folder;
+  resolved.model.dropout = parsed->spec.model.dropout;
   for (const std::string& name : KeysOfTable("model")) {
     const Key& key = *FindKey(name);
     const std::string written = ValueText(key, parsed->spec);

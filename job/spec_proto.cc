@@ -37,6 +37,10 @@ void ToProto(const ModelSpec& spec, v1::ModelSpec* proto) {
   proto->set_vocabulary(spec.vocabulary);
   proto->set_tie_embeddings(spec.tie_embeddings);
   proto->set_config_json(spec.config_json);
+  proto->set_path(spec.path);
+  proto->set_options(spec.options);
+  for (const int64_t size : spec.boundary) proto->add_boundary(size);
+  if (spec.dropout != ModelSpec().dropout) proto->set_dropout(spec.dropout);
 }
 
 absl::Status FromProto(const v1::ModelSpec& proto, ModelSpec* spec) {
@@ -48,12 +52,19 @@ absl::Status FromProto(const v1::ModelSpec& proto, ModelSpec* spec) {
   spec->tie_embeddings = proto.tie_embeddings();
   SC_RETURN_IF_ERROR(ReadWord("model.architecture", proto.architecture(),
                               &spec->architecture));
+  const double dropout =
+      proto.has_dropout() ? proto.dropout() : ModelSpec().dropout;
+  spec->dropout = dropout;
+  spec->path = proto.path();
+  spec->options = proto.options();
+  spec->boundary.assign(proto.boundary().begin(), proto.boundary().end());
   if (proto.config_json().empty()) return absl::OkStatus();
   const std::string folder = std::move(spec->checkpoint);
   SC_ASSIGN_OR_RETURN(
       *spec,
       ParseHfConfig(proto.config_json(), absl::StrCat(folder, "/config.json")));
   spec->checkpoint = folder;
+  spec->dropout = dropout;
   return absl::OkStatus();
 }
 
@@ -64,6 +75,9 @@ void ToProto(const DataSpec& spec, v1::DataSpec* proto) {
   proto->set_sequence_length(spec.sequence_length);
   proto->set_stride(spec.stride);
   proto->set_order(TextOf(spec.order));
+  proto->set_documents(spec.documents);
+  proto->set_document_end(spec.document_end);
+  proto->set_targets(spec.targets);
 }
 
 absl::Status FromProto(const v1::DataSpec& proto, DataSpec* spec) {
@@ -71,6 +85,12 @@ absl::Status FromProto(const v1::DataSpec& proto, DataSpec* spec) {
   spec->token_type = proto.token_type();
   spec->sequence_length = proto.sequence_length();
   spec->stride = proto.stride();
+  // Empty: of a journal or a client that did not know the keys.
+  if (!proto.documents().empty()) {
+    spec->documents = proto.documents();
+    spec->document_end = proto.document_end();
+  }
+  if (!proto.targets().empty()) spec->targets = proto.targets();
   SC_RETURN_IF_ERROR(ReadWord("data.kind", proto.kind(), &spec->kind));
   return ReadWord("data.order", proto.order(), &spec->order);
 }
@@ -79,6 +99,7 @@ void ToProto(const TrainingSpec& spec, v1::TrainingSpec* proto) {
   proto->set_steps(spec.steps);
   proto->set_microbatches(spec.microbatches);
   proto->set_microbatch_size(spec.microbatch_size);
+  proto->set_last_microbatch_size(spec.last_microbatch_size);
   proto->set_optimizer(TextOf(spec.optimizer));
   proto->set_beta1(spec.betas[0]);
   proto->set_beta2(spec.betas[1]);
@@ -90,6 +111,9 @@ void ToProto(const TrainingSpec& spec, v1::TrainingSpec* proto) {
   proto->set_warmup_steps(spec.warmup_steps);
   proto->set_gradient_clip(spec.gradient_clip);
   proto->set_precision(TextOf(spec.precision));
+  proto->set_initial_loss_scale(spec.initial_loss_scale);
+  proto->set_loss_scale_growth_steps(spec.loss_scale_growth_steps);
+  for (const std::string& prefix : spec.freeze) proto->add_freeze(prefix);
   proto->set_kernels(TextOf(spec.kernels));
   proto->set_threads(spec.threads);
   proto->set_loss_chunk(spec.loss_chunk);
@@ -99,6 +123,7 @@ absl::Status FromProto(const v1::TrainingSpec& proto, TrainingSpec* spec) {
   spec->steps = proto.steps();
   spec->microbatches = proto.microbatches();
   spec->microbatch_size = proto.microbatch_size();
+  spec->last_microbatch_size = proto.last_microbatch_size();
   spec->betas = {proto.beta1(), proto.beta2()};
   spec->epsilon = proto.epsilon();
   spec->weight_decay = proto.weight_decay();
@@ -106,6 +131,13 @@ absl::Status FromProto(const v1::TrainingSpec& proto, TrainingSpec* spec) {
   spec->minimum_learning_rate = proto.minimum_learning_rate();
   spec->warmup_steps = proto.warmup_steps();
   spec->gradient_clip = proto.gradient_clip();
+  if (proto.initial_loss_scale() != 0) {
+    spec->initial_loss_scale = proto.initial_loss_scale();
+  }
+  if (proto.loss_scale_growth_steps() != 0) {
+    spec->loss_scale_growth_steps = proto.loss_scale_growth_steps();
+  }
+  spec->freeze.assign(proto.freeze().begin(), proto.freeze().end());
   spec->threads = proto.threads();
   spec->loss_chunk = proto.loss_chunk();
   SC_RETURN_IF_ERROR(

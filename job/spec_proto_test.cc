@@ -26,6 +26,8 @@ JobSpec NothingIsDefault() {
             *field = "/some/" + std::string(key.name);
           } else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
             *field = {2, 3};
+          } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+            *field = {"transformer.h.0.", "a \"b\""};
           } else if constexpr (std::is_arithmetic_v<T>) {
             *field += 3;
           } else {

@@ -131,6 +131,19 @@ struct FieldReader {
     return absl::OkStatus();
   }
 
+  absl::Status operator()(std::vector<std::string>* out) const {
+    constexpr char kExample[] = "write for example [\"transformer.wte\"]";
+    out->clear();
+    const toml::array* list = node.as_array();
+    if (list == nullptr) return Expected("a list of texts", node, kExample);
+    for (const toml::node& item : *list) {
+      auto value = item.value_exact<std::string>();
+      if (!value) return Expected("texts in the list", item, kExample);
+      out->push_back(*std::move(value));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status operator()(std::string* out) const {
     SC_ASSIGN_OR_RETURN(const std::string text, Text());
     if (!key.choices.empty() &&

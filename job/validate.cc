@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <initializer_list>
 #include <set>
@@ -65,7 +66,11 @@ class Validator {
     CheckRecovery();
     CheckName();
     CheckModel();
+    CheckDocuments();
+    CheckLastMicrobatch();
     CheckTraining();
+    CheckLossScale();
+    CheckFreeze();
     CheckPipeline();
     CheckSchedule();
     CheckSizes();
@@ -108,9 +113,16 @@ class Validator {
                key.field(copy));
   }
 
-  // The sizes of a checkpoint's model are in the checkpoint.
+  // The sizes of a checkpoint's model are in the checkpoint, and a plugin's
+  // width is its own affair.
   bool IsOptionalHere(const Key& key) const {
-    return TableOf(key.name) == "model" && !spec_.model.checkpoint.empty();
+    if (TableOf(key.name) != "model") return false;
+    return !spec_.model.checkpoint.empty() ||
+           (IsPlugin() &&
+            (key.name == "model.hidden" || key.name == "model.heads"));
+  }
+  bool IsPlugin() const {
+    return spec_.model.architecture == Architecture::kPlugin;
   }
 
   template <typename T>
@@ -133,7 +145,8 @@ class Validator {
     } else if constexpr (std::is_same_v<T, int64_t> ||
                          std::is_same_v<T, double>) {
       CheckLimits(key, value);
-    } else if constexpr (!std::is_same_v<T, bool>) {
+    } else if constexpr (!std::is_same_v<T, bool> &&
+                         !std::is_same_v<T, std::vector<std::string>>) {
       for (const auto number : value) CheckLimits(key, number);
     }
   }
@@ -190,6 +203,7 @@ class Validator {
     if (!model.checkpoint.empty() && !model.config.has_value()) {
       Add("model.checkpoint", "its config.json has not been read");
     }
+    CheckPlugin();
     CheckHeads();
     CheckPositions();
     if (Sound({"model.vocabulary", "data.kind"}) &&
@@ -201,10 +215,52 @@ class Validator {
     }
   }
 
+  void CheckPlugin() {
+    const ModelSpec& model = spec_.model;
+    if (!IsPlugin()) {
+      if (!model.path.empty()) AddOnlyForPlugins("model.path");
+      if (!model.options.empty()) AddOnlyForPlugins("model.options");
+      if (!model.boundary.empty()) AddOnlyForPlugins("model.boundary");
+      if (spec_.data.targets != "next") AddOnlyForPlugins("data.targets");
+      return;
+    }
+    if (model.path.empty()) {
+      Add("model.path",
+          "is missing; architecture \"plugin\" needs the path of its library");
+    }
+    if (model.boundary.empty() && model.hidden == 0) {
+      Add("model.boundary",
+          "is missing; give the sizes of one row of what crosses stages, or "
+          "model.hidden for [data.sequence_length, model.hidden]");
+    }
+    if (model.tie_embeddings) {
+      Add("model.tie_embeddings", "must be false for a plugin");
+    }
+    if (model.dropout > 0) {
+      Add("model.dropout",
+          "a plugin drops what it likes; leave this out, or tell it in "
+          "model.options");
+    }
+    if (spec_.training.precision != Precision::kFloat32) {
+      Add("training.precision", "must be \"float32\" for a plugin");
+    }
+    if (!spec_.training.freeze.empty()) {
+      Add("training.freeze",
+          "a plugin's parameters are known to it alone; leave this out");
+    }
+    if (spec_.data.isolated()) {
+      Add("data.documents", "must be \"packed\" for a plugin");
+    }
+  }
+  void AddOnlyForPlugins(absl::string_view key) {
+    Add(key, "is for model.architecture = \"plugin\" alone; leave it out");
+  }
+
   // A checkpoint's heads were checked with its config.json.
   void CheckHeads() {
     const ModelSpec& model = spec_.model;
-    if (!model.checkpoint.empty() || !Sound({"model.hidden", "model.heads"})) {
+    if (!model.checkpoint.empty() || IsPlugin() ||
+        !Sound({"model.hidden", "model.heads"})) {
       return;
     }
     if (model.hidden % model.heads != 0) {
@@ -236,6 +292,41 @@ class Validator {
                      model.checkpoint, "; lower it"));
   }
 
+  void CheckDocuments() {
+    const DataSpec& data = spec_.data;
+    if (!Sound({"data.documents", "data.document_end", "model.vocabulary"}) ||
+        !data.isolated()) {
+      return;
+    }
+    if (data.document_end < 0) {
+      Add("data.documents",
+          "\"isolated\" needs data.document_end, the token that ends a "
+          "document");
+    } else if (data.document_end >= spec_.model.vocabulary) {
+      Add("data.document_end",
+          absl::StrCat(data.document_end, " is outside model.vocabulary = ",
+                       spec_.model.vocabulary));
+    }
+  }
+
+  void CheckLastMicrobatch() {
+    const TrainingSpec& training = spec_.training;
+    if (!Sound({"training.microbatches", "training.microbatch_size",
+                "training.last_microbatch_size"})) {
+      return;
+    }
+    const int64_t last = training.last_microbatch_size;
+    if (last > training.microbatch_size) {
+      Add("training.last_microbatch_size",
+          absl::StrCat(last, " is above training.microbatch_size = ",
+                       training.microbatch_size, "; lower it"));
+    } else if (training.microbatches == 1 && last > 0) {
+      Add("training.last_microbatch_size",
+          "the only microbatch of a step has training.microbatch_size rows; "
+          "leave this out");
+    }
+  }
+
   void CheckTraining() {
     const TrainingSpec& training = spec_.training;
     if (Sound({"training.learning_rate", "training.minimum_learning_rate"}) &&
@@ -244,6 +335,51 @@ class Validator {
           absl::StrCat(NumberText(training.minimum_learning_rate),
                        " is above training.learning_rate = ",
                        NumberText(training.learning_rate), "; lower it"));
+    }
+  }
+
+  // Any other would round what it scales.
+  void CheckLossScale() {
+    int exponent = 0;
+    if (!Sound({"training.initial_loss_scale"}) ||
+        std::frexp(spec_.training.initial_loss_scale, &exponent) == 0.5) {
+      return;
+    }
+    Add("training.initial_loss_scale",
+        absl::StrCat(NumberText(spec_.training.initial_loss_scale),
+                     " is no power of 2; try 65536"));
+  }
+
+  // One that names nothing is a slip of the pen.
+  void CheckFreeze() {
+    const std::vector<std::string>& freeze = spec_.training.freeze;
+    if (freeze.empty() ||
+        !Sound({"model.checkpoint", "model.layers", "model.hidden",
+                "model.vocabulary", "training.freeze"}) ||
+        IsPlugin()) {
+      return;
+    }
+    StageLayers all;
+    all.end = spec_.model.layers;
+    const std::vector<ParameterShape> parameters = StageParameters(spec_, all);
+    for (const std::string& beginning : freeze) {
+      TrainingSpec alone;
+      alone.freeze = {beginning};
+      if (std::any_of(parameters.begin(), parameters.end(),
+                      [&](const ParameterShape& parameter) {
+                        return IsFrozen(alone, parameter.name);
+                      })) {
+        continue;
+      }
+      Add("training.freeze",
+          absl::StrCat("no parameter's name begins with \"", beginning,
+                       "\"; they are like \"", parameters.front().name, "\""));
+    }
+    if (std::all_of(parameters.begin(), parameters.end(),
+                    [&](const ParameterShape& parameter) {
+                      return IsFrozen(spec_.training, parameter.name);
+                    })) {
+      Add("training.freeze", "leaves nothing to train; freeze less");
     }
   }
 
@@ -325,6 +461,7 @@ class Validator {
     }
     CheckBytes("activation", "model.hidden", BoundaryOf(spec_),
                kMaxBoundaryBytes);
+    if (IsPlugin()) return;
     CheckBytes("logits", "model.vocabulary", LogitsOf(spec_), kMaxLogitsBytes);
   }
 

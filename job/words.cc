@@ -6,7 +6,7 @@ namespace {
 constexpr Word<Architecture> kArchitectures[] = {
     {"gpt2", Architecture::kGpt2},
     {"llama", Architecture::kLlama},
-    {"plugin", Architecture::kPlugin, false},
+    {"plugin", Architecture::kPlugin},
     {"torchscript", Architecture::kTorchScript, false},
 };
 constexpr Word<DataKind> kDataKinds[] = {
@@ -30,8 +30,8 @@ constexpr Word<LearningRateSchedule> kLearningRateSchedules[] = {
 };
 constexpr Word<Precision> kPrecisions[] = {
     {"float32", Precision::kFloat32},
-    {"bfloat16", Precision::kBFloat16, false},
-    {"float16", Precision::kFloat16, false},
+    {"bfloat16", Precision::kBFloat16},
+    {"float16", Precision::kFloat16},
 };
 constexpr Word<KernelChoice> kKernelChoices[] = {
     {"auto", KernelChoice::kAuto},

@@ -35,6 +35,7 @@ job::JobSpec EvaluationSpec(const job::JobSpec& spec) {
   evaluation.data.path = spec.evaluation.path;
   evaluation.data.order = job::SampleOrder::kSequential;
   evaluation.training.microbatches = spec.evaluation.microbatches;
+  evaluation.training.last_microbatch_size = 0;
   return evaluation;
 }
 
@@ -221,9 +222,11 @@ absl::Status Placement::Connect(const PeerLink::Resolver& resolver,
   return link()->Connect(resolver, timeout);
 }
 
-absl::StatusOr<Placement::StepOutcome> Placement::RunStep(
-    StepIndex step, int64_t target_tokens) {
+absl::StatusOr<Placement::StepOutcome> Placement::RunStep(StepIndex step,
+                                                          int64_t target_tokens,
+                                                          double loss_scale) {
   StepOutcome outcome;
+  engine_->UseLossScale(loss_scale);
   auto timing = executor_->RunStep(step, target_tokens);
   // The position stays after an error: it is where the fault happened.
   SC_RETURN_IF_ERROR(WithHolders(timing.status()));

@@ -115,7 +115,8 @@ class Placement {
     GradientReport gradients;
     StepTiming timing;
   };
-  absl::StatusOr<StepOutcome> RunStep(StepIndex step, int64_t target_tokens);
+  absl::StatusOr<StepOutcome> RunStep(StepIndex step, int64_t target_tokens,
+                                      double loss_scale = 1);
   struct Evaluation {
     std::vector<MicrobatchLoss> losses;  // where the last stage is
     int64_t nanoseconds = 0;

@@ -33,8 +33,10 @@ void Session::OnStepBegin(const v1::StepBegin& begin) {
           ToProto(evaluation.losses, prepared.mutable_evaluation_losses());
           prepared.set_evaluation_nanoseconds(evaluation.nanoseconds);
         }
-        SC_ASSIGN_OR_RETURN(const Placement::StepOutcome outcome,
-                            placement.RunStep(step, begin.target_tokens()));
+        SC_ASSIGN_OR_RETURN(
+            const Placement::StepOutcome outcome,
+            placement.RunStep(step, begin.target_tokens(),
+                              begin.loss_scale() > 0 ? begin.loss_scale() : 1));
         ToProto(outcome, &prepared);
         return prepared;
       },

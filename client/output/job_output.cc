@@ -111,16 +111,25 @@ Json EvaluationsJson(const v1::Job& job) {
   return list;
 }
 
+// Whose gradients were not finite: they changed nothing.
+int64_t SkippedSteps(const v1::Job& job) {
+  return std::count_if(
+      job.steps().begin(), job.steps().end(),
+      [](const v1::StepResult& step) { return step.skipped(); });
+}
+
 // ---- text -------------------------------------------------------------------
 
 std::string LossLine(const v1::Job& job) {
   if (job.steps().empty()) return "no step was committed";
   const v1::StepResult& first = *job.steps().begin();
   const v1::StepResult& last = *job.steps().rbegin();
-  return absl::StrFormat("%.4f -> %.4f over %s (gradient norm %.3f -> %.3f)",
-                         first.loss(), last.loss(),
-                         Plural(job.steps_size(), "step"), first.grad_norm(),
-                         last.grad_norm());
+  const int64_t skipped = SkippedSteps(job);
+  return absl::StrFormat(
+      "%.4f -> %.4f over %s%s (gradient norm %.3f -> %.3f)", first.loss(),
+      last.loss(), Plural(job.steps_size(), "step"),
+      skipped > 0 ? absl::StrFormat(", %d skipped", skipped) : "",
+      first.grad_norm(), last.grad_norm());
 }
 
 // What was chosen, where the spec says "auto".
@@ -353,6 +362,7 @@ Json JobJson(const v1::Job& job) {
   }
   json["steps"] = Json::array();
   for (const auto& step : job.steps()) json["steps"].push_back(StepJson(step));
+  json["skipped_steps"] = SkippedSteps(job);
   const Json evaluations = EvaluationsJson(job);
   if (!evaluations.empty()) json["evaluations"] = evaluations;
   json["workers"] = Json::array();

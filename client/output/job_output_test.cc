@@ -56,6 +56,7 @@ constexpr char kSucceededDocument[] = R"({
       "skipped": false
     }
   ],
+  "skipped_steps": 0,
   "workers": [
     {
       "worker": "w0",

@@ -139,15 +139,25 @@ std::map<std::string, std::string> KeysOf(const job::JobSpec& spec) {
 // Keys without whose equality the rest of a run would be another one.
 bool MustBeEqual(const std::string& key) {
   static constexpr absl::string_view kKeys[] = {
-      "seed",       "data.kind",   "data.token_type",    "data.sequence_length",
-      "data.order", "data.stride", "training.optimizer",
+      "seed",
+      "data.kind",
+      "data.token_type",
+      "data.sequence_length",
+      "data.order",
+      "data.stride",
+      "training.optimizer",
+      "data.documents",
+      "data.document_end",
+      "data.targets",
+      "training.freeze",
   };
-  if (absl::StartsWith(key, "model.")) return key != "model.checkpoint";
+  if (absl::StartsWith(key, "model."))
+    return key != "model.checkpoint" && key != "model.path";
   return std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
 }
 
 int64_t SamplesPerStep(const job::JobSpec& spec) {
-  return spec.training.microbatches * spec.training.microbatch_size;
+  return spec.training.RowsPerStep();
 }
 
 }  // namespace

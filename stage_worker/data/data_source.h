@@ -11,12 +11,16 @@
 
 namespace stagecoach::worker {
 
-// The samples of one microbatch, row-major [rows, sequence_length].
+// The samples of one microbatch, row-major [rows, sequence_length]. The last
+// microbatch of a step may have fewer rows.
 struct TokenBatch {
   int64_t rows = 0;
   int64_t sequence_length = 0;
   std::vector<int64_t> inputs;
   std::vector<int64_t> targets;
+  // data.documents = "isolated": the document of each input, numbered from 0
+  // within its row; else empty.
+  std::vector<int64_t> documents;
 };
 
 // Where training samples come from. A position is a function of (seed, step,

@@ -67,6 +67,7 @@ absl::Status SampledData::AppendSample(int64_t sample,
                                        TokenBatch* batch) const {
   const int64_t length = spec_.data.sequence_length;
   const int64_t start = sample * spec_.data.EffectiveStride();
+  int64_t document = 0;
   for (int64_t i = 0; i <= length; ++i) {
     const int64_t token = stream_->At(start + i);
     if (token < 0 || token >= spec_.model.vocabulary) {
@@ -77,6 +78,9 @@ absl::Status SampledData::AppendSample(int64_t sample,
     }
     if (i < length) batch->inputs.push_back(token);
     if (i > 0) batch->targets.push_back(token);
+    if (!spec_.data.isolated() || i == length) continue;
+    batch->documents.push_back(document);
+    if (token == spec_.data.document_end) ++document;
   }
   return absl::OkStatus();
 }
@@ -91,13 +95,13 @@ absl::StatusOr<TokenBatch> SampledData::Read(StepIndex step,
                      microbatch.value(), " of ", microbatches));
   }
   TokenBatch batch;
-  batch.rows = spec_.training.microbatch_size;
+  batch.rows = spec_.training.RowsOf(microbatch.value());
   batch.sequence_length = spec_.data.sequence_length;
   const size_t tokens = static_cast<size_t>(batch.rows * batch.sequence_length);
   batch.inputs.reserve(tokens);
   batch.targets.reserve(tokens);
-  const int64_t first =
-      (step.value() * microbatches + microbatch.value()) * batch.rows;
+  const int64_t first = step.value() * spec_.training.RowsPerStep() +
+                        microbatch.value() * spec_.training.microbatch_size;
   for (int64_t row = 0; row < batch.rows; ++row) {
     SC_RETURN_IF_ERROR(AppendSample(SampleOf(first + row), &batch));
   }

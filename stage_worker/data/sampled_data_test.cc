@@ -62,6 +62,34 @@ TEST(SampledDataTest, ReadsStepMicrobatchAndRowInFileOrder) {
   EXPECT_EQ(Inputs(*data, 1, 0), (Tokens{12, 13, 14, 15, 16, 17}));
 }
 
+TEST(SampledDataTest, TheLastMicrobatchOfAStepMayBeSmaller) {
+  job::JobSpec spec = Spec(WriteBytes("40", 40));
+  spec.training.last_microbatch_size = 1;
+  auto data = Open(spec);
+  EXPECT_EQ(Inputs(*data, 0, 0), (Tokens{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(Inputs(*data, 0, 1), (Tokens{6, 7, 8}));
+  EXPECT_EQ(Inputs(*data, 1, 0), (Tokens{9, 10, 11, 12, 13, 14}));
+  EXPECT_EQ(Inputs(*data, 1, 1), (Tokens{15, 16, 17}));
+  EXPECT_EQ(data->Read(StepIndex(0), MicrobatchIndex(1))->rows, 1);
+}
+
+TEST(SampledDataTest, DocumentsEndWithTheirToken) {
+  job::JobSpec spec = Spec(WriteBytes("40", 40));
+  spec.data.sequence_length = 5;
+  auto packed = Open(spec)->Read(StepIndex(0), MicrobatchIndex(0));
+  ASSERT_TRUE(packed.ok()) << packed.status();
+  EXPECT_EQ(packed->documents, Tokens{});
+  spec.data.documents = "isolated";
+  spec.data.document_end = 6;
+  auto batch = Open(spec)->Read(StepIndex(0), MicrobatchIndex(0));
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_EQ(batch->inputs, (Tokens{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  EXPECT_EQ(batch->documents, (Tokens{0, 0, 0, 0, 0, 0, 0, 1, 1, 1}));
+  spec.data.document_end = 4;  // the last of a row
+  batch = Open(spec)->Read(StepIndex(0), MicrobatchIndex(0));
+  EXPECT_EQ(batch->documents, Tokens(10, 0));
+}
+
 TEST(SampledDataTest, TargetsAreTheInputsOneLater) {
   job::JobSpec spec = Spec(WriteBytes("31", 31));
   spec.data.stride = 5;

@@ -181,18 +181,22 @@ job::JobSpec TinySpec() {
 absl::StatusOr<TokenBatch> PatternData::Read(StepIndex step,
                                              MicrobatchIndex microbatch) {
   TokenBatch batch;
-  batch.rows = spec_.training.microbatch_size;
+  const job::TrainingSpec& training = spec_.training;
+  batch.rows = training.RowsOf(microbatch.value());
   batch.sequence_length = spec_.data.sequence_length;
-  const int64_t first =
-      (step.value() * spec_.training.microbatches + microbatch.value()) *
-      batch.rows;
+  const int64_t first = step.value() * training.RowsPerStep() +
+                        microbatch.value() * training.microbatch_size;
   const auto token = [this](int64_t sample, int64_t position) {
     return (11 * sample + 7 * position) % spec_.model.vocabulary;
   };
   for (int64_t row = 0; row < batch.rows; ++row) {
+    int64_t document = 0;
     for (int64_t i = 0; i < batch.sequence_length; ++i) {
       batch.inputs.push_back(token(first + row, i));
       batch.targets.push_back(token(first + row, i + 1));
+      if (!spec_.data.isolated()) continue;
+      batch.documents.push_back(document);
+      if (batch.inputs.back() == spec_.data.document_end) ++document;
     }
   }
   return batch;
@@ -285,9 +289,9 @@ absl::Status LocalPipeline::Run(const Action& action) {
 absl::Status LocalPipeline::BeginStep(StepIndex step) {
   const job::JobSpec& spec = options_.spec;
   for (const auto& worker : engines_) {
+    worker->UseLossScale(loss_scale_.value());
     SC_RETURN_IF_ERROR(worker->BeginStep(
-        step, spec.training.microbatches * spec.training.microbatch_size *
-                  spec.data.sequence_length));
+        step, spec.training.RowsPerStep() * spec.data.TargetsPerRow()));
   }
   return absl::OkStatus();
 }
@@ -334,7 +338,7 @@ absl::StatusOr<double> LocalPipeline::Evaluate(StepIndex step, DataSource* data,
   }
   return sum / static_cast<double>(microbatches *
                                    options_.spec.training.microbatch_size *
-                                   options_.spec.data.sequence_length);
+                                   options_.spec.data.TargetsPerRow());
 }
 
 absl::StatusOr<LocalStep> LocalPipeline::FinishStep(StepIndex step) {
@@ -352,13 +356,18 @@ absl::StatusOr<LocalStep> LocalPipeline::FinishStep(StepIndex step) {
       result.squared_norms[norm.global_index] = norm.squared;
     }
   }
-  result.loss /=
-      static_cast<double>(training.microbatches * training.microbatch_size *
-                          options_.spec.data.sequence_length);
+  result.loss /= static_cast<double>(training.RowsPerStep() *
+                                     options_.spec.data.TargetsPerRow());
   for (const auto& [index, squared] : result.squared_norms) {
     result.gradient_norm += squared;
   }
   result.gradient_norm = std::sqrt(result.gradient_norm);
+  result.skipped = !result.all_finite || !std::isfinite(result.gradient_norm);
+  loss_scale_.Record(result.skipped);
+  if (result.skipped) {
+    for (const auto& worker : engines_) worker->Drop();
+    return result;
+  }
   UpdateOptions update;
   update.step = step;
   update.clip_factor =

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "base/ids.h"
 #include "job/job_spec.h"
+#include "job/loss_scale.h"
 #include "schedule/action.h"
 #include "stage_worker/data/data_source.h"
 #include "stage_worker/engine/stage_engine.h"
@@ -49,6 +50,7 @@ struct LocalStep {
   double loss = 0;  // mean over the step's target tokens
   double gradient_norm = 0;
   bool all_finite = true;
+  bool skipped = false;  // since something was not finite: changed nothing
   // The parts of both, not compared: loss sums in microbatch order, squared
   // norms by global index of the parameter.
   std::vector<double> loss_sums;
@@ -85,6 +87,7 @@ class LocalPipeline {
   absl::Status RunActions(const ActionList& order);
   absl::StatusOr<LocalStep> FinishStep(StepIndex step);
 
+  double loss_scale() const { return loss_scale_.value(); }
   // In name order.
   absl::StatusOr<std::vector<ParameterDigest>> Digests();
   StageEngine& engine(StageIndex stage);
@@ -94,7 +97,8 @@ class LocalPipeline {
   using Key = std::pair<StageIndex, MicrobatchIndex>;
   using Mail = std::map<Key, std::vector<TensorRef>>;
 
-  explicit LocalPipeline(const Options& options) : options_(options) {}
+  explicit LocalPipeline(const Options& options)
+      : options_(options), loss_scale_(options.spec.training) {}
   absl::Status Run(const schedule::Action& action);
   absl::Status Post(StageIndex from, StageIndex to, MicrobatchIndex microbatch,
                     std::vector<TensorRef> tensors, Mail* mail);
@@ -102,6 +106,7 @@ class LocalPipeline {
   absl::Status ReduceTied();
 
   const Options options_;
+  job::LossScale loss_scale_;
   std::vector<std::unique_ptr<StageEngine>> engines_;
   Mail activations_;  // by receiving stage
   Mail gradients_;

@@ -222,16 +222,18 @@ absl::Status Profiler::MeasureUpdate(job::WorkerMemoryProfile* profile) {
 
 // Parameters, and the optimizer's averages; a tied copy is the owner's.
 int64_t StateCopyBytes(const MemoryProfilerOptions& options) {
+  const job::TrainingSpec& training = options.spec.training;
+  const bool adam = training.optimizer == job::OptimizerKind::kAdamW;
   int64_t elements = 0;
   for (const StageAssignment& stage : options.stages) {
     for (const job::ParameterShape& shape :
          job::StageParameters(options.spec, stage.layers)) {
-      if (!shape.tied_copy) elements += shape.elements();
+      if (shape.tied_copy) continue;
+      const bool averages = adam && !job::IsFrozen(training, shape.name);
+      elements += shape.elements() * (averages ? 3 : 1);
     }
   }
-  const bool adam =
-      options.spec.training.optimizer == job::OptimizerKind::kAdamW;
-  return elements * static_cast<int64_t>(sizeof(float)) * (adam ? 3 : 1);
+  return elements * static_cast<int64_t>(sizeof(float));
 }
 
 }  // namespace
@@ -259,7 +261,12 @@ absl::StatusOr<job::WorkerMemoryProfile> ProfileWorkerMemory(
   // The boundary's bytes are no part of it.
   profile.resident.Add(MemoryCategory::kWireReceive,
                        -profile.resident.Of(MemoryCategory::kWireReceive));
-  profile.state_copy_bytes = StateCopyBytes(options);
+  // A plugin's parameters are known to its engine alone.
+  profile.state_copy_bytes =
+      options.spec.model.architecture == job::Architecture::kPlugin
+          ? profile.resident.Of(MemoryCategory::kParameter) +
+                profile.resident.Of(MemoryCategory::kOptimizer)
+          : StateCopyBytes(options);
   const job::ModelSpec& model = options.spec.model;
   if (model.tie_embeddings) {
     profile.tied_gradient_bytes =

@@ -62,6 +62,7 @@ absl::Status PieceProfiler::Build() {
   EngineOptions engine;
   engine.spec = options_.spec;
   engine.spec.training.microbatches = 1;
+  engine.spec.training.last_microbatch_size = 0;
   engine.spec.pipeline.schedule = "1f1b";
   engine.stages = {piece_};
   engine.data = options_.data;

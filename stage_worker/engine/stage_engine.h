@@ -134,6 +134,11 @@ class StageEngine {
                                           void* data,
                                           std::shared_ptr<void> memory) = 0;
 
+  // Before BeginStep, where training.precision is "float16": what the loss's
+  // gradient is multiplied by. FinishGradients divides by it; what has become
+  // too large on the way is not finite then.
+  virtual void UseLossScale(double /*scale*/) {}
+
   // Starts a step: gradients are zero, nothing is in flight. Each microbatch's
   // loss gradient is scaled by 1 / target_tokens (of the whole step).
   virtual absl::Status BeginStep(StepIndex step, int64_t target_tokens) = 0;

@@ -69,14 +69,16 @@ class ChunkedHeadLossBackward final : public autograd::Node {
 at::Tensor ChunkedHeadLossBackward::LogitsGradient(
     const at::Tensor& rows, const at::Tensor& targets,
     const at::Tensor& gradient) const {
-  const at::Tensor logs = at::log_softmax(at::mm(rows, head_.t()), /*dim=*/1);
+  const at::Tensor logs =
+      at::log_softmax(at::mm(rows, head_.t()).to(at::kFloat), /*dim=*/1);
   const at::Tensor total_weight =
       at::full({}, static_cast<double>(rows.size(0)), logs.options());
   const at::Tensor of_logs =
       at::nll_loss_backward(gradient, logs, targets, /*weight=*/{},
                             at::Reduction::Sum, kIgnoreIndex, total_weight);
   return at::_log_softmax_backward_data(of_logs, logs, /*dim=*/1,
-                                        logs.scalar_type());
+                                        logs.scalar_type())
+      .to(rows.scalar_type());
 }
 
 autograd::variable_list ChunkedHeadLossBackward::apply(
@@ -96,12 +98,16 @@ autograd::variable_list ChunkedHeadLossBackward::apply(
           at::mm_out(part, logits, head_);
         }
         if (!of_head) return;
-        if (results[1].defined()) {
+        // Pieces are added up in float32.
+        if (!results[1].defined()) {
+          results[1] = at::mm(logits.t(), rows).to(at::kFloat);
+        } else if (rows.scalar_type() == at::kFloat) {
           results[1].addmm_(logits.t(), rows);
         } else {
-          results[1] = at::mm(logits.t(), rows);
+          results[1].add_(at::mm(logits.t(), rows));
         }
       });
+  if (of_head) results[1] = results[1].to(head_.scalar_type());
   return results;
 }
 
@@ -116,8 +122,8 @@ at::Tensor ChunkedHeadLoss(const at::Tensor& rows, const at::Tensor& head,
                  [&](int64_t /*begin*/, const at::Tensor& part,
                      const at::Tensor& part_targets) {
                    const at::Tensor sum = at::cross_entropy_loss(
-                       at::mm(part, head.t()), part_targets, /*weight=*/{},
-                       at::Reduction::Sum);
+                       at::mm(part, head.t()).to(at::kFloat), part_targets,
+                       /*weight=*/{}, at::Reduction::Sum);
                    loss = loss.defined() ? loss.add_(sum) : sum;
                  });
   }

@@ -14,6 +14,8 @@
 #include "stage_worker/kernels/choice.h"
 #include "stage_worker/kernels/embedding.h"
 #include "stage_worker/kernels/gpt2_block.h"
+#include "stage_worker/model/compute_type.h"
+#include "stage_worker/model/dropout.h"
 #include "stage_worker/model/layers.h"
 #include "stage_worker/model/parameter_set.h"
 #include "stage_worker/model/stage_model.h"
@@ -50,7 +52,9 @@ at::Tensor Conv1d(const Affine& layer, const at::Tensor& x) {
   std::vector<int64_t> sizes = x.sizes().vec();
   const at::Tensor rows = x.reshape({-1, sizes.back()});
   sizes.back() = layer.weight->shape[1];
-  return at::addmm(layer.bias->value, rows, layer.weight->value).view(sizes);
+  return at::addmm(InComputeType(*layer.bias), rows,
+                   InComputeType(*layer.weight))
+      .view(sizes);
 }
 
 struct Block {
@@ -72,8 +76,14 @@ class Gpt2Stage final : public StageModel {
   }
   std::vector<at::Tensor> Forward(std::vector<at::Tensor> inputs,
                                   const at::Tensor& targets) override;
+  void UseDocuments(const at::Tensor& documents) override {
+    document_mask_ = AdditiveMask(DocumentMask(documents));
+  }
+  void UseDropout(const DropoutPosition& position) override {
+    if (config_.has_dropout()) dropout_ = position;
+  }
   at::Tensor Logits(const at::Tensor& hidden) override {
-    return HeadLogits(LayerNorm(ln_f_, hidden), lm_head_->value);
+    return HeadLogits(LayerNorm(ln_f_, hidden), InComputeType(*lm_head_));
   }
 
  private:
@@ -83,8 +93,11 @@ class Gpt2Stage final : public StageModel {
 
   at::Tensor LayerNorm(const Affine& norm, const at::Tensor& x) const;
   at::Tensor Embed(const at::Tensor& tokens) const;
-  at::Tensor Attention(const Block& block, const at::Tensor& x) const;
-  at::Tensor RunBlock(const Block& block, const at::Tensor& x) const;
+  LayerDropout DropoutOf(int64_t layer) const;
+  at::Tensor Attention(const Block& block, const at::Tensor& x,
+                       const LayerDropout& drop) const;
+  at::Tensor RunBlock(const Block& block, const at::Tensor& x,
+                      const LayerDropout& drop) const;
   kernels::Gpt2Block OwnBlockOf(const Block& block) const;
 
   const job::JobSpec spec_;
@@ -99,6 +112,9 @@ class Gpt2Stage final : public StageModel {
   std::vector<kernels::Gpt2Block> own_blocks_;
   Affine ln_f_;
   StageParameter* lm_head_ = nullptr;
+  // Of the next Forward.
+  std::optional<at::Tensor> document_mask_;
+  std::optional<DropoutPosition> dropout_;
 };
 
 Gpt2Stage::Gpt2Stage(const job::JobSpec& spec, const StageAssignment& stage)
@@ -187,10 +203,17 @@ at::Tensor Gpt2Stage::Embed(const at::Tensor& tokens) const {
   const at::Tensor positions = length == config_.positions
                                    ? wpe_->value
                                    : wpe_->value.narrow(0, 0, length);
-  return at::embedding(wte_->value, tokens) + positions;
+  const at::Tensor sum = (at::embedding(wte_->value, tokens) + positions)
+                             .to(ScalarTypeOf(spec_.training.precision));
+  return DropoutOf(0)(sum, config_.embedding_dropout, DropoutSite::kEmbedding);
 }
 
-at::Tensor Gpt2Stage::Attention(const Block& block, const at::Tensor& x) const {
+LayerDropout Gpt2Stage::DropoutOf(int64_t layer) const {
+  return {dropout_.has_value() ? &*dropout_ : nullptr, layer};
+}
+
+at::Tensor Gpt2Stage::Attention(const Block& block, const at::Tensor& x,
+                                const LayerDropout& drop) const {
   const int64_t rows = x.size(0);
   const int64_t length = spec_.data.sequence_length;
   const job::ModelSpec& model = spec_.model;
@@ -200,18 +223,26 @@ at::Tensor Gpt2Stage::Attention(const Block& block, const at::Tensor& x) const {
     return part.view({rows, length, model.heads, model.hidden / model.heads})
         .transpose(1, 2);
   };
-  const at::Tensor mixed = at::scaled_dot_product_attention(
-      heads(parts[0]), heads(parts[1]), heads(parts[2]), /*attn_mask=*/{},
-      /*dropout_p=*/0.0, /*is_causal=*/true, block.score_scale);
+  AttentionOptions options;
+  options.mask = document_mask_;
+  options.scale = block.score_scale;
+  options.dropout = config_.attention_dropout;
+  const at::Tensor mixed =
+      Attend(heads(parts[0]), heads(parts[1]), heads(parts[2]), options, drop);
   return Conv1d(block.attn_c_proj,
                 mixed.transpose(1, 2).reshape({rows, length, model.hidden}));
 }
 
-at::Tensor Gpt2Stage::RunBlock(const Block& block, const at::Tensor& x) const {
-  const at::Tensor attended = x + Attention(block, LayerNorm(block.ln_1, x));
+at::Tensor Gpt2Stage::RunBlock(const Block& block, const at::Tensor& x,
+                               const LayerDropout& drop) const {
+  const double residual = config_.residual_dropout;
+  const at::Tensor attended =
+      x + drop(Attention(block, LayerNorm(block.ln_1, x), drop), residual,
+               DropoutSite::kAttentionOutput);
   const at::Tensor inner = Activate(
       config_.activation, Conv1d(block.c_fc, LayerNorm(block.ln_2, attended)));
-  return attended + Conv1d(block.mlp_c_proj, inner);
+  return attended + drop(Conv1d(block.mlp_c_proj, inner), residual,
+                         DropoutSite::kMlpOutput);
 }
 
 std::vector<at::Tensor> Gpt2Stage::Forward(std::vector<at::Tensor> inputs,
@@ -220,12 +251,18 @@ std::vector<at::Tensor> Gpt2Stage::Forward(std::vector<at::Tensor> inputs,
   at::Tensor x = std::move(inputs[0]);
   if (stage_.first) x = Embed(x);
   for (size_t i = 0; i < blocks_.size(); ++i) {
-    x = own_kernels_ ? kernels::RunGpt2Block(own_blocks_[i], x)
-                     : RunBlock(blocks_[i], x);
+    x = own_kernels_
+            ? kernels::RunGpt2Block(own_blocks_[i], x)
+            : RunBlock(
+                  blocks_[i], x,
+                  DropoutOf(stage_.layers.begin + static_cast<int64_t>(i)));
   }
+  document_mask_.reset();
+  dropout_.reset();
   if (!stage_.last) return {x};
   return {HeadLoss(LayerNorm(ln_f_, x).view({-1, spec_.model.hidden}),
-                   lm_head_->value, targets, spec_.training.loss_chunk)};
+                   InComputeType(*lm_head_), targets,
+                   spec_.training.loss_chunk)};
 }
 
 }  // namespace

@@ -114,6 +114,30 @@ TEST(Gpt2Test, BeginsAsGpt2Does) {
   }
 }
 
+// What a document's tokens make of a row does not depend on other documents.
+TEST(Gpt2Test, IsolatedDocumentsDoNotSeeEachOther) {
+  const at::NoGradGuard no_grad;
+  const job::JobSpec spec = Spec();
+  const int64_t length = spec.data.sequence_length;
+  const auto model = NewStage(spec, 0, 2);  // no head
+  const at::Tensor documents =
+      at::arange(length, at::kLong).ge(length / 2).to(at::kLong).unsqueeze(0);
+  const auto second_half = [&](int64_t first_token) {
+    at::Tensor tokens = at::arange(length, at::kLong).unsqueeze(0);
+    tokens.select(1, 0).fill_(first_token);
+    model->UseDocuments(documents);
+    return model->Forward({tokens}, {})[0].narrow(1, length / 2, length / 2);
+  };
+  EXPECT_TRUE(at::equal(second_half(3), second_half(17)));
+  // The mask is of one Forward alone.
+  const auto packed = [&](int64_t first_token) {
+    at::Tensor tokens = at::arange(length, at::kLong).unsqueeze(0);
+    tokens.select(1, 0).fill_(first_token);
+    return model->Forward({tokens}, {})[0].narrow(1, length / 2, length / 2);
+  };
+  EXPECT_FALSE(at::equal(packed(3), packed(17)));
+}
+
 // However the layers are cut, and whatever else a stage holds.
 TEST(Gpt2Test, ValuesDependOnSeedAndNameAlone) {
   const auto values = [](const job::JobSpec& spec,

@@ -2,11 +2,15 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
+#include <limits>
 #include <stdexcept>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "job/words.h"
 #include "stage_worker/model/chunked_loss.h"
+#include "stage_worker/model/compute_type.h"
 
 namespace stagecoach::worker {
 
@@ -24,6 +28,45 @@ at::Tensor Activate(job::Activation activation, const at::Tensor& x) {
   throw std::invalid_argument("an activation that does not exist");
 }
 
+at::Tensor DocumentMask(const at::Tensor& documents) {
+  return documents.unsqueeze(2).eq(documents.unsqueeze(1)).tril().unsqueeze(1);
+}
+
+at::Tensor AdditiveMask(const at::Tensor& seen) {
+  return at::zeros(seen.sizes(), seen.options().dtype(at::kFloat))
+      .masked_fill_(seen.logical_not(),
+                    -std::numeric_limits<float>::infinity());
+}
+
+at::Tensor Attend(const at::Tensor& query, const at::Tensor& key,
+                  const at::Tensor& value, const AttentionOptions& options,
+                  const LayerDropout& drop) {
+  if (drop.position == nullptr || options.dropout <= 0) {
+    const bool causal = !options.mask.has_value();
+    std::optional<at::Tensor> mask = options.mask;
+    if (!causal && mask->scalar_type() != at::kBool) {
+      mask = mask->to(query.scalar_type());
+    }
+    return at::scaled_dot_product_attention(query, key, value, mask,
+                                            /*dropout_p=*/0.0, causal,
+                                            options.scale);
+  }
+  const double width = static_cast<double>(query.size(-1));
+  at::Tensor mask = options.mask.has_value()
+                        ? *options.mask
+                        : at::ones({query.size(-2), key.size(-2)},
+                                   query.options().dtype(at::kBool))
+                              .tril();
+  if (mask.scalar_type() == at::kBool) mask = AdditiveMask(mask);
+  const at::Tensor scores = at::matmul(query, key.transpose(-2, -1)) *
+                            options.scale.value_or(1 / std::sqrt(width));
+  // In float32: the mask's type.
+  const at::Tensor weights =
+      at::softmax(scores + mask, /*dim=*/-1).to(value.scalar_type());
+  return at::matmul(drop(weights, options.dropout, DropoutSite::kAttention),
+                    value);
+}
+
 at::Tensor HeadLogits(const at::Tensor& rows, const at::Tensor& head) {
   return at::mm(rows, head.t());
 }
@@ -33,7 +76,8 @@ at::Tensor HeadLoss(const at::Tensor& rows, const at::Tensor& head,
   if (chunk > 0 && rows.size(0) > chunk) {
     return ChunkedHeadLoss(rows, head, targets.reshape({-1}), chunk);
   }
-  return at::cross_entropy_loss(HeadLogits(rows, head), targets.reshape({-1}),
+  return at::cross_entropy_loss(HeadLogits(rows, head).to(at::kFloat),
+                                targets.reshape({-1}),
                                 /*weight=*/{}, at::Reduction::Sum);
 }
 
@@ -47,16 +91,17 @@ void CheckStageInput(const std::vector<at::Tensor>& inputs,
   const at::Tensor& input = inputs[0];
   const int64_t length = spec.data.sequence_length;
   const int64_t hidden = spec.model.hidden;
+  const at::ScalarType type = ScalarTypeOf(spec.training.precision);
   const bool fits = stage.first ? input.dim() == 2 && input.size(1) == length
                                 : input.dim() == 3 && input.size(1) == length &&
                                       input.size(2) == hidden &&
-                                      input.scalar_type() == at::kFloat;
+                                      input.scalar_type() == type;
   if (!fits) {
     throw std::invalid_argument(absl::StrCat(
         "the input is ", c10::str(input.sizes()), ", ", model, " takes ",
-        stage.first
-            ? absl::StrCat("tokens [rows, ", length, "]")
-            : absl::StrCat("float32 [rows, ", length, ", ", hidden, "]")));
+        stage.first ? absl::StrCat("tokens [rows, ", length, "]")
+                    : absl::StrCat(job::WordOf(spec.training.precision),
+                                   " [rows, ", length, ", ", hidden, "]")));
   }
   if (stage.last && targets.numel() != input.size(0) * length) {
     throw std::invalid_argument(

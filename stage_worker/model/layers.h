@@ -4,18 +4,55 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "job/job_spec.h"
 #include "stage_worker/engine/stage_engine.h"
+#include "stage_worker/model/dropout.h"
 
 // What the model families share, as plain ATen calls under autograd. They throw
 // what torch throws, and std::invalid_argument for tensors that do not fit.
 namespace stagecoach::worker {
 
 at::Tensor Activate(job::Activation activation, const at::Tensor& x);
+
+// Which keys a query sees, bool [rows, 1, sequence, sequence]: those of its own
+// document, up to itself. `documents`: int64 [rows, sequence].
+at::Tensor DocumentMask(const at::Tensor& documents);
+
+// What attention adds to its scores: 0 where `seen`, else minus infinity. Made
+// once for all blocks: given booleans, attention makes its own in each and
+// keeps it for the backward.
+at::Tensor AdditiveMask(const at::Tensor& seen);
+
+// Where a layer drops; null position: nowhere.
+struct LayerDropout {
+  const DropoutPosition* position = nullptr;
+  int64_t layer = 0;
+
+  at::Tensor operator()(const at::Tensor& x, double probability,
+                        DropoutSite site) const {
+    return position == nullptr ? x
+                               : Drop(x, probability, *position, layer, site);
+  }
+};
+
+struct AttentionOptions {
+  // Which keys a query sees: booleans, or to be added; empty: those up to
+  // itself.
+  std::optional<at::Tensor> mask;
+  std::optional<double> scale;  // of scores; empty: 1 / sqrt(head width)
+  double dropout = 0;           // of weights
+};
+
+// [rows, heads, sequence, width] each. The library's kernel, which never lets
+// the weights stand whole; where weights are dropped, one op after the other.
+at::Tensor Attend(const at::Tensor& query, const at::Tensor& key,
+                  const at::Tensor& value, const AttentionOptions& options,
+                  const LayerDropout& drop);
 
 // Hidden states [rows, hidden], head [vocabulary, hidden] to [rows,
 // vocabulary].
@@ -27,8 +64,8 @@ at::Tensor HeadLogits(const at::Tensor& rows, const at::Tensor& head);
 at::Tensor HeadLoss(const at::Tensor& rows, const at::Tensor& head,
                     const at::Tensor& targets, int64_t chunk);
 
-// What a stage is given: tokens [rows, sequence] or float32 hidden states
-// [rows, sequence, hidden].
+// What a stage is given: tokens [rows, sequence] or hidden states [rows,
+// sequence, hidden] in the type that the job computes in.
 void CheckStageInput(const std::vector<at::Tensor>& inputs,
                      const at::Tensor& targets, const job::JobSpec& spec,
                      const StageAssignment& stage, absl::string_view model);

@@ -7,7 +7,6 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rsqrt.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/tensor.h>
 
 #include <cstdint>
@@ -24,6 +23,8 @@
 #include "stage_worker/kernels/choice.h"
 #include "stage_worker/kernels/embedding.h"
 #include "stage_worker/kernels/llama_block.h"
+#include "stage_worker/model/compute_type.h"
+#include "stage_worker/model/dropout.h"
 #include "stage_worker/model/layers.h"
 #include "stage_worker/model/parameter_set.h"
 #include "stage_worker/model/rope.h"
@@ -56,9 +57,9 @@ struct Linear {
     std::vector<int64_t> sizes = x.sizes().vec();
     const at::Tensor rows = x.reshape({-1, sizes.back()});
     sizes.back() = weight->shape[0];
-    const at::Tensor turned = weight->value.t();
+    const at::Tensor turned = InComputeType(*weight).t();
     return (bias == nullptr ? at::mm(rows, turned)
-                            : at::addmm(bias->value, rows, turned))
+                            : at::addmm(InComputeType(*bias), rows, turned))
         .view(sizes);
   }
 };
@@ -109,8 +110,12 @@ class LlamaStage final : public StageModel {
   }
   std::vector<at::Tensor> Forward(std::vector<at::Tensor> inputs,
                                   const at::Tensor& targets) override;
+  void UseDocuments(const at::Tensor& documents) override;
+  void UseDropout(const DropoutPosition& position) override {
+    if (config_.has_dropout()) dropout_ = position;
+  }
   at::Tensor Logits(const at::Tensor& hidden) override {
-    return HeadLogits(RmsNorm(norm_, hidden), lm_head_->value);
+    return HeadLogits(RmsNorm(norm_, hidden), InComputeType(*lm_head_));
   }
 
  private:
@@ -119,20 +124,25 @@ class LlamaStage final : public StageModel {
   void MoveConstantsTo(const at::Device& device);
 
   at::Tensor Embed(const at::Tensor& tokens) const;
-  at::Tensor RmsNorm(const StageParameter* weight, const at::Tensor& x) const;
+  at::Tensor RmsNorm(const StageParameter* weight,
+                     const at::Tensor& input) const;
   at::Tensor Rotate(const at::Tensor& x) const;
   // [rows, sequence, heads * width] to [rows, heads, sequence, width].
   at::Tensor Heads(const at::Tensor& x, int64_t heads,
                    const StageParameter* norm) const;
   at::Tensor RepeatHeads(const at::Tensor& x) const;
-  at::Tensor Attention(const Block& block, const at::Tensor& x) const;
-  at::Tensor RunBlock(const Block& block, const at::Tensor& x) const;
+  std::optional<at::Tensor> MaskOf(const Block& block) const;
+  at::Tensor Attention(const Block& block, const at::Tensor& x,
+                       const LayerDropout& drop) const;
+  at::Tensor RunBlock(const Block& block, const at::Tensor& x,
+                      const LayerDropout& drop) const;
   kernels::LlamaBlock OwnBlockOf(const Block& block) const;
 
   const job::JobSpec spec_;
   const job::ModelConfig config_;
   const StageAssignment stage_;
   const bool own_kernels_;
+  const at::ScalarType type_;  // of activations
   ParameterSet parameters_;
   StageParameter* embed_tokens_ = nullptr;
   std::vector<Block> blocks_;
@@ -141,6 +151,11 @@ class LlamaStage final : public StageModel {
   StageParameter* norm_ = nullptr;
   StageParameter* lm_head_ = nullptr;
   Rotation rotation_;
+  // Of the next Forward, where documents are isolated: those of layers that see
+  // all of a document, and of layers with a window.
+  std::optional<at::Tensor> document_mask_;
+  std::optional<at::Tensor> document_window_mask_;
+  std::optional<DropoutPosition> dropout_;  // of the next Forward
 };
 
 LlamaStage::LlamaStage(const job::JobSpec& spec, const StageAssignment& stage)
@@ -148,6 +163,7 @@ LlamaStage::LlamaStage(const job::JobSpec& spec, const StageAssignment& stage)
       config_(job::ConfigOf(spec)),
       stage_(stage),
       own_kernels_(kernels::IsOwn(spec.training.kernels)),
+      type_(ScalarTypeOf(spec.training.precision)),
       parameters_(spec, stage, [this](const std::string& name) {
         return InitialiserOf(spec_, config_, name);
       }) {
@@ -230,10 +246,13 @@ void LlamaStage::MoveConstantsTo(const at::Device& device) {
   }
 }
 
+// In float32; only the result is rounded.
 at::Tensor LlamaStage::RmsNorm(const StageParameter* weight,
-                               const at::Tensor& x) const {
+                               const at::Tensor& input) const {
+  const at::Tensor x = input.to(at::kFloat);
   const at::Tensor mean_square = x.pow(2).mean(-1, /*keepdim=*/true);
-  return weight->value * (x * at::rsqrt(mean_square + config_.norm_epsilon));
+  return (weight->value * (x * at::rsqrt(mean_square + config_.norm_epsilon)))
+      .to(type_);
 }
 
 // Element i makes a pair with element i + width / 2.
@@ -241,7 +260,7 @@ at::Tensor LlamaStage::Rotate(const at::Tensor& x) const {
   const int64_t half = config_.head_width / 2;
   const at::Tensor turned =
       at::cat({-x.narrow(-1, half, half), x.narrow(-1, 0, half)}, /*dim=*/-1);
-  return x * rotation_.cosine + turned * rotation_.sine;
+  return (x * rotation_.cosine + turned * rotation_.sine).to(type_);
 }
 
 at::Tensor LlamaStage::Heads(const at::Tensor& x, int64_t heads,
@@ -260,23 +279,44 @@ at::Tensor LlamaStage::RepeatHeads(const at::Tensor& x) const {
       .reshape({x.size(0), spec_.model.heads, x.size(2), x.size(3)});
 }
 
-at::Tensor LlamaStage::Attention(const Block& block,
-                                 const at::Tensor& x) const {
+// The window of a sliding layer, the document, or both.
+std::optional<at::Tensor> LlamaStage::MaskOf(const Block& block) const {
+  if (!document_mask_.has_value()) return block.mask;
+  return block.mask.has_value() ? document_window_mask_ : document_mask_;
+}
+
+void LlamaStage::UseDocuments(const at::Tensor& documents) {
+  const at::Tensor seen = DocumentMask(documents);
+  document_mask_ = AdditiveMask(seen);
+  for (const Block& block : blocks_) {
+    if (!block.mask.has_value()) continue;
+    // One window for all layers that have one.
+    const at::Tensor window = block.mask->to(documents.device());
+    document_window_mask_ = AdditiveMask(seen.logical_and(window));
+    return;
+  }
+}
+
+at::Tensor LlamaStage::Attention(const Block& block, const at::Tensor& x,
+                                 const LayerDropout& drop) const {
   const int64_t heads = spec_.model.heads;
   const int64_t pairs = config_.key_value_heads;
   const at::Tensor query = Rotate(Heads(block.q_proj(x), heads, block.q_norm));
   const at::Tensor key = Rotate(Heads(block.k_proj(x), pairs, block.k_norm));
   const at::Tensor value = Heads(block.v_proj(x), pairs, nullptr);
-  const at::Tensor mixed = at::scaled_dot_product_attention(
-      query, RepeatHeads(key), RepeatHeads(value), block.mask,
-      /*dropout_p=*/0.0, /*is_causal=*/!block.mask.has_value());
+  AttentionOptions options;
+  options.mask = MaskOf(block);
+  options.dropout = config_.attention_dropout;
+  const at::Tensor mixed =
+      Attend(query, RepeatHeads(key), RepeatHeads(value), options, drop);
   return block.o_proj(mixed.transpose(1, 2).reshape(
       {x.size(0), x.size(1), heads * config_.head_width}));
 }
 
-at::Tensor LlamaStage::RunBlock(const Block& block, const at::Tensor& x) const {
+at::Tensor LlamaStage::RunBlock(const Block& block, const at::Tensor& x,
+                                const LayerDropout& drop) const {
   const at::Tensor attended =
-      x + Attention(block, RmsNorm(block.input_norm, x));
+      x + Attention(block, RmsNorm(block.input_norm, x), drop);
   const at::Tensor normed = RmsNorm(block.post_attention_norm, attended);
   return attended +
          block.down_proj(Activate(config_.activation, block.gate_proj(normed)) *
@@ -286,7 +326,7 @@ at::Tensor LlamaStage::RunBlock(const Block& block, const at::Tensor& x) const {
 at::Tensor LlamaStage::Embed(const at::Tensor& tokens) const {
   return own_kernels_ ? kernels::RunEmbedding(KernelParameter(embed_tokens_),
                                               /*positions=*/{}, tokens)
-                      : at::embedding(embed_tokens_->value, tokens);
+                      : at::embedding(embed_tokens_->value, tokens).to(type_);
 }
 
 std::vector<at::Tensor> LlamaStage::Forward(std::vector<at::Tensor> inputs,
@@ -295,13 +335,20 @@ std::vector<at::Tensor> LlamaStage::Forward(std::vector<at::Tensor> inputs,
   at::Tensor x = std::move(inputs[0]);
   MoveConstantsTo(x.device());
   if (stage_.first) x = Embed(x);
+  LayerDropout drop;
+  if (dropout_.has_value()) drop.position = &*dropout_;
   for (size_t i = 0; i < blocks_.size(); ++i) {
+    drop.layer = stage_.layers.begin + static_cast<int64_t>(i);
     x = own_kernels_ ? kernels::RunLlamaBlock(own_blocks_[i], x)
-                     : RunBlock(blocks_[i], x);
+                     : RunBlock(blocks_[i], x, drop);
   }
+  dropout_.reset();
+  document_mask_.reset();
+  document_window_mask_.reset();
   if (!stage_.last) return {x};
   return {HeadLoss(RmsNorm(norm_, x).view({-1, spec_.model.hidden}),
-                   lm_head_->value, targets, spec_.training.loss_chunk)};
+                   InComputeType(*lm_head_), targets,
+                   spec_.training.loss_chunk)};
 }
 
 }  // namespace

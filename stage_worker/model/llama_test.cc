@@ -133,6 +133,43 @@ TEST(LlamaTest, BeginsAsTransformersDoes) {
   }
 }
 
+// Rotary positions are differences: a document in a row of others has the loss
+// that it has alone. The sliding window stays in force.
+TEST(LlamaTest, IsolatedDocumentsAreAsIfAlone) {
+  const at::NoGradGuard no_grad;
+  for (const bool sliding : {false, true}) {
+    json config = LlamaConfig();
+    if (sliding) {
+      config["model_type"] = "mistral";
+      config["sliding_window"] = 3;
+    }
+    const std::vector<int64_t> lengths = {5, 1, 6};
+    const at::Tensor tokens =
+        at::arange(kLength, at::kLong).mul(5).remainder(32);
+    const at::Tensor targets = tokens.mul(7).add(3).remainder(32);
+    at::Tensor documents = at::zeros({1, kLength}, at::kLong);
+    double alone = 0;
+    int64_t begin = 0;
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      documents.narrow(1, begin, lengths[i]).fill_(static_cast<int64_t>(i));
+      job::JobSpec spec = SpecOf(config);
+      spec.data.sequence_length = lengths[i];
+      alone += NewWhole(spec)
+                   ->Forward({tokens.narrow(0, begin, lengths[i]).unsqueeze(0)},
+                             targets.narrow(0, begin, lengths[i]))[0]
+                   .item<double>();
+      begin += lengths[i];
+    }
+    const auto loss = [&](bool isolated) {
+      const auto model = NewWhole(SpecOf(config));
+      if (isolated) model->UseDocuments(documents);
+      return model->Forward({tokens.unsqueeze(0)}, targets)[0].item<double>();
+    };
+    EXPECT_NEAR(loss(true) / alone, 1, 1e-5);
+    EXPECT_GT(std::fabs(loss(false) / alone - 1), 1e-3);
+  }
+}
+
 // Causal, and within the window where there is one.
 TEST(LlamaTest, ATokenSeesItsWindowOfThePast) {
   const at::NoGradGuard no_grad;

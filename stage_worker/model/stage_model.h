@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "job/job_spec.h"
 #include "stage_worker/engine/stage_engine.h"
+#include "stage_worker/model/dropout.h"
 
 namespace stagecoach::worker {
 
@@ -29,7 +30,9 @@ struct StageParameter {
   // Fills the value, which depends on (seed, name) alone or is a checkpoint's.
   std::function<void(at::Tensor& value)> initialise;
 
-  at::Tensor value;     // requires grad
+  at::Tensor value;  // float32, requires grad
+  // The value in the type that the job computes in, if that is a shorter one.
+  at::Tensor rounded;
   at::Tensor gradient;  // view of the flat gradient buffer
 
   // The name under which a checkpoint stores its value.
@@ -43,10 +46,18 @@ class StageModel {
   virtual ~StageModel() = default;
   virtual std::vector<StageParameter*> parameters() = 0;
   // First stage: `inputs` = {token ids [rows, sequence]}; others: {hidden
-  // [rows, sequence, hidden]}. Last stage: `targets` [rows, sequence] is
-  // defined and the result is {loss sum over the target tokens, scalar}.
+  // [rows, sequence, hidden]}, in the type that the job computes in. Last
+  // stage: `targets` [rows, sequence] is defined and the result is {loss sum
+  // over the target tokens, scalar}.
   virtual std::vector<at::Tensor> Forward(std::vector<at::Tensor> inputs,
                                           const at::Tensor& targets) = 0;
+  // Before each Forward of a job whose documents are isolated: the document of
+  // each token, int64 [rows, sequence]. Attention then stays within documents.
+  // Throws std::invalid_argument where a model cannot.
+  virtual void UseDocuments(const at::Tensor& documents);
+  // Before each Forward that drops (none of an evaluation does), where the
+  // model has dropout.
+  virtual void UseDropout(const DropoutPosition& /*position*/) {}
   // Last stage, for generation: hidden states [rows, hidden] as the last block
   // leaves them to logits [rows, vocabulary]. Throws std::invalid_argument
   // where a model gives a loss alone.

@@ -102,6 +102,66 @@ TEST_F(BitEqualityTest, OfUntiedEmbeddingsAndSgd) {
   EXPECT_EQ(BitsOf(Run(job, sgd)), expected);
 }
 
+// What depends on the place in the run, or on what a microbatch holds.
+TEST_F(BitEqualityTest, OfDropoutDocumentsAndASmallerLastMicrobatch) {
+  TinyJob job;
+  job.steps = 2;
+  job.workers = 1;
+  const std::string plain = BitsOf(Run(job));
+  const std::vector<std::string> settings = {
+      "model.dropout=0.1", "data.documents=isolated", "data.document_end=10",
+      "training.last_microbatch_size=1"};
+  const std::string expected = BitsOf(Run(job, settings));
+  EXPECT_NE(expected, plain);
+  for (const char* transport : {"shm", "tcp"}) {
+    job.workers = 4;
+    std::vector<std::string> with = settings;
+    with.push_back(absl::StrCat("pipeline.transport=", transport));
+    EXPECT_EQ(BitsOf(Run(job, with)), expected) << transport;
+  }
+  job.workers = 2;
+  job.stages_per_worker = 2;
+  job.schedule = "zbv";
+  EXPECT_EQ(BitsOf(Run(job, settings)), expected);
+}
+
+TEST_F(BitEqualityTest, OfShorterTypes) {
+  for (const char* precision : {"bfloat16", "float16"}) {
+    TinyJob job;
+    job.workers = 1;
+    const std::vector<std::string> settings = {
+        absl::StrCat("training.precision=", precision)};
+    const nlohmann::json single = Run(job, settings);
+    EXPECT_EQ(single["skipped_steps"], 0);
+    job.workers = 4;
+    const nlohmann::json cut = Run(job, settings);
+    EXPECT_EQ(BitsOf(cut), BitsOf(single)) << precision;
+    // Two bytes for each of rows x tokens x hidden.
+    EXPECT_EQ(cut["stages"][0]["output_bytes"],
+              job.microbatch_size * job.sequence * job.hidden * 2);
+  }
+}
+
+// The loss's gradient is too large for float16 at first.
+TEST_F(BitEqualityTest, OfStepsThatAllWorkersSkip) {
+  TinyJob job;
+  job.steps = 12;
+  const std::vector<std::string> settings = {
+      "training.precision=float16", "training.initial_loss_scale=67108864"};
+  job.workers = 1;
+  const nlohmann::json single = Run(job, settings);
+  const int skipped = single["skipped_steps"].get<int>();
+  EXPECT_GE(skipped, 1) << single.dump(1);
+  EXPECT_LE(skipped, 9) << single.dump(1);
+  EXPECT_TRUE(single["steps"].front()["skipped"].get<bool>());
+  EXPECT_FALSE(single["steps"].back()["skipped"].get<bool>());
+  job.workers = 4;
+  const nlohmann::json cut = Run(job, settings);
+  EXPECT_EQ(BitsOf(cut), BitsOf(single));
+  EXPECT_EQ(cut["skipped_steps"], skipped);
+  std::cout << skipped << " of " << job.steps << " steps skipped by all\n";
+}
+
 TEST_F(BitEqualityTest, OfOddShapes) {
   TinyJob job;
   job.microbatches = 5;

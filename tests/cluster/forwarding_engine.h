@@ -21,6 +21,7 @@ class ForwardingEngine : public worker::StageEngine {
       std::shared_ptr<void> memory) override {
     return inner_->Adopt(descriptor, data, std::move(memory));
   }
+  void UseLossScale(double scale) override { inner_->UseLossScale(scale); }
   absl::Status BeginStep(StepIndex step, int64_t target_tokens) override {
     return inner_->BeginStep(step, target_tokens);
   }

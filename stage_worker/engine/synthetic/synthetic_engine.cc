@@ -243,8 +243,7 @@ void SyntheticEngine::KeepLoss(MicrobatchIndex microbatch,
                                const TokenBatch& batch) {
   const uint64_t number = Mix(Checksum(output->bytes(), output->size_bytes()),
                               ChecksumOf(batch.targets));
-  const int64_t tokens = options_.spec.training.microbatch_size *
-                         options_.spec.data.sequence_length;
+  const int64_t tokens = static_cast<int64_t>(batch.targets.size());
   // A mean between 0 and 8, where the loss of a byte model lies.
   losses_[microbatch] = 8 * ToUnit(number) * static_cast<double>(tokens);
 }

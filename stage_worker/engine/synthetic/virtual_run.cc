@@ -168,9 +168,8 @@ class VirtualRun {
       return engine->BeginEvaluation(StepIndex(0), &data_,
                                      training.microbatches);
     }
-    return engine->BeginStep(StepIndex(0), training.microbatches *
-                                               training.microbatch_size *
-                                               spec_.data.sequence_length);
+    return engine->BeginStep(
+        StepIndex(0), training.RowsPerStep() * spec_.data.sequence_length);
   }
 
   absl::StatusOr<GradientReport> Finish(StageEngine* engine) {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "job/model_shape.h"
 #include "stage_worker/engine/torch/torch_test_util.h"
 
 // The same job gives the same bits however it is cut, placed and ordered.
@@ -271,6 +272,108 @@ TEST_F(BitEqualityTest, KernelsAgreeButForRounding) {
           1e-3);
     }
   }
+}
+
+// The masks of a stage depend on the tokens, which only the first and the last
+// stage would need otherwise.
+TEST_F(BitEqualityTest, IsolatedDocuments) {
+  for (job::JobSpec spec : {TinySpec(), LlamaSpec()}) {
+    const Trained packed = Train(spec, 1, 1, GpipeOrder);
+    spec.data.documents = "isolated";
+    spec.data.document_end = 5;
+    ExpectAllEqual(spec, {{2, 2}, {4, 2}, {4, 4}});
+    const Trained isolated = Train(spec, 1, 1, GpipeOrder);
+    ASSERT_FALSE(isolated.steps.empty());
+    EXPECT_NE(isolated.steps[0].loss, packed.steps[0].loss);
+    ExpectEqual(
+        Train(spec, 4, 2,
+              [](int s, int m) {
+                return WithSplitBackward(OneForwardOneBackwardOrder(s, m));
+              }),
+        isolated);
+  }
+}
+
+// Which elements are dropped is a function of the position in the run.
+TEST_F(BitEqualityTest, Dropout) {
+  for (job::JobSpec spec : {TinySpec(), LlamaSpec()}) {
+    const Trained without = Train(spec, 1, 1, GpipeOrder);
+    spec.model.dropout = 0.2;
+    ExpectAllEqual(spec, {{2, 2}, {4, 2}, {4, 4}});
+    const Trained reference = Train(spec, 1, 1, GpipeOrder);
+    ASSERT_FALSE(reference.steps.empty());
+    EXPECT_NE(reference.steps[0].loss, without.steps[0].loss);
+    ExpectEqual(Train(spec, 4, 2, SplitOrder), reference);
+    spec.memory.recompute = job::Recompute::kFull;
+    ExpectEqual(Train(spec, 4, 4, GpipeOrder), reference);
+    ExpectEqual(Train(spec, 2, 2, SplitOrder), reference);
+  }
+}
+
+TEST_F(BitEqualityTest, ShorterTypes) {
+  for (job::JobSpec spec : {TinySpec(), LlamaSpec()}) {
+    const Trained float32 = Train(spec, 1, 1, GpipeOrder);
+    spec.training.loss_chunk = 7;
+    for (const job::Precision precision :
+         {job::Precision::kBFloat16, job::Precision::kFloat16}) {
+      SCOPED_TRACE(static_cast<int>(precision));
+      spec.training.precision = precision;
+      spec.memory.recompute = job::Recompute::kNone;
+      ExpectAllEqual(spec, {{2, 1}, {2, 2}, {4, 2}, {4, 4}});
+      const Trained reference = Train(spec, 1, 1, GpipeOrder);
+      ASSERT_FALSE(reference.steps.empty());
+      EXPECT_NE(reference.digests, float32.digests);
+      EXPECT_NEAR(reference.steps[0].loss / float32.steps[0].loss, 1, 2e-3);
+      ExpectEqual(Train(spec, 4, 2, SplitOrder), reference);
+      spec.memory.recompute = job::Recompute::kFull;
+      ExpectEqual(Train(spec, 4, 4, SplitOrder), reference);
+    }
+  }
+}
+
+TEST_F(BitEqualityTest, FrozenParametersStayAsTheyAre) {
+  job::JobSpec spec = TinySpec();
+  const auto begin = TorchBench(spec, 1, 1)->Digests();
+  ASSERT_TRUE(begin.ok()) << begin.status();
+  spec.training.freeze = {"transformer.wte.", "transformer.h.2."};
+  for (const job::OptimizerKind optimizer :
+       {job::OptimizerKind::kAdamW, job::OptimizerKind::kSgd}) {
+    spec.training.optimizer = optimizer;
+    ExpectAllEqual(spec, {{2, 2}, {4, 4}});
+    const Trained trained = Train(spec, 4, 4, GpipeOrder);
+    ASSERT_EQ(trained.digests.size(), begin->size());
+    for (size_t i = 0; i < begin->size(); ++i) {
+      const ParameterDigest& before = (*begin)[i];
+      const std::string same = before.name + " " + before.sha256;
+      EXPECT_EQ(trained.digests[i] == same,
+                job::IsFrozen(spec.training, before.name))
+          << before.name;
+    }
+  }
+}
+
+TEST_F(BitEqualityTest, ASmallerLastMicrobatch) {
+  job::JobSpec spec = TinySpec();
+  spec.training.microbatch_size = 3;
+  spec.training.last_microbatch_size = 1;
+  ExpectAllEqual(spec);
+}
+
+// 3 rows and 1 are the same step as 4 times 1: every token counts once.
+TEST_F(BitEqualityTest, RowsCountTheSameInAnyMicrobatch) {
+  job::JobSpec uneven = TinySpec();
+  uneven.training.microbatches = 2;
+  uneven.training.microbatch_size = 3;
+  uneven.training.last_microbatch_size = 1;
+  job::JobSpec single = TinySpec();
+  single.training.microbatches = 4;
+  single.training.microbatch_size = 1;
+  const Trained a = Train(uneven, 2, 2, GpipeOrder);
+  const Trained b = Train(single, 1, 1, GpipeOrder);
+  ASSERT_EQ(a.steps.size(), b.steps.size());
+  EXPECT_NEAR(a.steps[0].loss / b.steps[0].loss, 1, 1e-6);
+  EXPECT_NEAR(a.steps[0].gradient_norm / b.steps[0].gradient_norm, 1, 1e-5);
+  EXPECT_NEAR(a.steps.back().loss / b.steps.back().loss, 1, 1e-4);
 }
 
 // What the others would not notice: that the bits depend on anything at all.

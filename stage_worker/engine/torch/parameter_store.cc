@@ -9,9 +9,11 @@
 #include "absl/strings/str_cat.h"
 #include "base/sha256.h"
 #include "base/status.h"
+#include "job/model_shape.h"
 #include "memory/category.h"
 #include "stage_worker/kernels/choice.h"
 #include "stage_worker/kernels/optimizer.h"
+#include "stage_worker/model/compute_type.h"
 
 namespace stagecoach::worker {
 namespace {
@@ -33,8 +35,16 @@ bool Decays(const StageParameter* parameter) {
 }
 
 std::vector<StageParameter*> BufferOrder(
+    const job::TrainingSpec& training,
     std::vector<StageParameter*> parameters) {
-  std::stable_partition(parameters.begin(), parameters.end(), Decays);
+  const auto part = [&training](const StageParameter* parameter) {
+    if (job::IsFrozen(training, parameter->stored_name())) return 2;
+    return Decays(parameter) ? 0 : 1;
+  };
+  std::stable_sort(parameters.begin(), parameters.end(),
+                   [&part](const StageParameter* a, const StageParameter* b) {
+                     return part(a) < part(b);
+                   });
   return parameters;
 }
 
@@ -52,11 +62,11 @@ std::vector<const StageParameter*> CountedInGlobalOrder(
 }
 
 at::Tensor Zeros(memory::Category category, const at::Device& device,
-                 at::IntArrayRef shape) {
+                 at::IntArrayRef shape, at::ScalarType type = at::kFloat) {
   memory::Tag tag;
   tag.category = category;
   const memory::ScopedTag scope(tag);
-  return at::zeros(shape, at::TensorOptions().dtype(at::kFloat).device(device));
+  return at::zeros(shape, at::TensorOptions().dtype(type).device(device));
 }
 
 TensorDescriptor DescriptorOf(const StageParameter& parameter) {
@@ -125,34 +135,44 @@ ParameterStore::ParameterStore(const job::TrainingSpec& training,
                                const at::Device& device,
                                std::vector<StageParameter*> parameters)
     : training_(training),
-      parameters_(BufferOrder(std::move(parameters))),
+      parameters_(BufferOrder(training, std::move(parameters))),
       own_kernels_(kernels::IsOwn(training.kernels)) {
   const at::NoGradGuard no_grad;
   int64_t decaying = 0;
+  int64_t trained = 0;
   int64_t elements = 0;
   for (StageParameter* parameter : parameters_) {
     elements += Padded(*parameter);
-    if (Decays(parameter)) decaying = elements;
+    if (!Frozen(*parameter)) trained = elements;
+    if (!Frozen(*parameter) && Decays(parameter)) decaying = elements;
     if (parameter->tied_copy) {
       tied_copy_ = parameter;
     } else if (parameter->tied) {
       tied_owner_ = parameter;
     }
   }
-  AllocateBuffers(device, elements);
+  AllocateBuffers(device, trained, elements);
   BindViews();
-  MakeRanges(decaying, elements);
+  MakeRanges(decaying, trained);
   Initialise();
 }
 
-void ParameterStore::AllocateBuffers(const at::Device& device,
+bool ParameterStore::Frozen(const StageParameter& parameter) const {
+  return job::IsFrozen(training_, parameter.stored_name());
+}
+
+void ParameterStore::AllocateBuffers(const at::Device& device, int64_t trained,
                                      int64_t elements) {
   values_ = Zeros(memory::Category::kParameter, device, {elements});
   gradients_ = Zeros(memory::Category::kGradient, device, {elements});
+  const at::ScalarType type = ScalarTypeOf(training_.precision);
+  if (type != at::kFloat) {
+    rounded_ = Zeros(memory::Category::kParameter, device, {elements}, type);
+  }
   if (training_.optimizer != job::OptimizerKind::kAdamW) return;
   constexpr memory::Category kOptimizer = memory::Category::kOptimizer;
-  averages_ = Zeros(kOptimizer, device, {elements});
-  squared_averages_ = Zeros(kOptimizer, device, {elements});
+  averages_ = Zeros(kOptimizer, device, {trained});
+  squared_averages_ = Zeros(kOptimizer, device, {trained});
   step_ = Zeros(kOptimizer, device, {});
 }
 
@@ -166,13 +186,17 @@ void ParameterStore::BindViews() {
                            .requires_grad_(true);
     parameter->gradient =
         gradients_.narrow(0, offset, elements).view(parameter->shape);
+    if (rounded_.defined()) {
+      parameter->rounded =
+          rounded_.narrow(0, offset, elements).view(parameter->shape);
+    }
     // Autograd adds to a gradient that is there, in place.
     parameter->value.mutable_grad() = parameter->gradient;
     offset += Padded(*parameter);
   }
 }
 
-void ParameterStore::MakeRanges(int64_t decaying, int64_t elements) {
+void ParameterStore::MakeRanges(int64_t decaying, int64_t trained) {
   const auto add = [this](int64_t begin, int64_t end, double weight_decay) {
     if (begin == end) return;
     Range range;
@@ -186,13 +210,23 @@ void ParameterStore::MakeRanges(int64_t decaying, int64_t elements) {
     ranges_.push_back(std::move(range));
   };
   add(0, decaying, training_.weight_decay);
-  add(decaying, elements, 0);
+  add(decaying, trained, 0);
 }
 
 void ParameterStore::Initialise() {
   for (StageParameter* parameter : parameters_) {
     parameter->initialise(parameter->value);
   }
+  Round();
+}
+
+void ParameterStore::Round() {
+  if (rounded_.defined()) rounded_.copy_(values_);
+}
+
+void ParameterStore::ScaleGradients(double factor) {
+  const at::NoGradGuard no_grad;
+  gradients_.mul_(factor);
 }
 
 void ParameterStore::ZeroGradients() {
@@ -203,6 +237,7 @@ std::vector<ParameterNorm> ParameterStore::SquaredNorms() const {
   const at::NoGradGuard no_grad;
   std::vector<ParameterNorm> norms;
   for (const StageParameter* parameter : CountedInGlobalOrder(parameters_)) {
+    if (Frozen(*parameter)) continue;
     ParameterNorm norm;
     norm.global_index = parameter->global_index;
     norm.squared = SquaredNorm(parameter->gradient);
@@ -213,12 +248,22 @@ std::vector<ParameterNorm> ParameterStore::SquaredNorms() const {
 
 void ParameterStore::Update(const UpdateOptions& options) {
   const at::NoGradGuard no_grad;
-  if (own_kernels_) return UpdateInOnePass(options);
+  if (own_kernels_) {
+    UpdateInOnePass(options);
+  } else {
+    UpdateWithAten(options);
+  }
+  Round();
+}
+
+void ParameterStore::UpdateWithAten(const UpdateOptions& options) {
   if (options.clip_factor < 1) gradients_.mul_(options.clip_factor);
   if (training_.optimizer == job::OptimizerKind::kAdamW) {
     AdamW(options);
   } else {
-    values_.add_(gradients_, -options.learning_rate);
+    for (Range& range : ranges_) {
+      range.values.add_(range.gradients, -options.learning_rate);
+    }
   }
 }
 
@@ -257,6 +302,7 @@ void ParameterStore::UpdateInOnePass(const UpdateOptions& options) {
         {values, gradients, range.averages.mutable_data_ptr<float>(),
          range.squared_averages.mutable_data_ptr<float>()});
   }
+  // But for those of frozen parameters, which nobody reads.
   gradients_are_zero_ = true;
 }
 
@@ -287,7 +333,7 @@ void ParameterStore::Export(const std::vector<StageParameter*>& of,
   for (const StageParameter* parameter : CountedInGlobalOrder(of)) {
     state->parameters.push_back(CopyToHost(parameter->stored_name(), *parameter,
                                            PartOf(values_, *parameter)));
-    if (!averages_.defined()) continue;
+    if (!averages_.defined() || Frozen(*parameter)) continue;
     state->optimizer.push_back(CopyToHost(AverageName(*parameter), *parameter,
                                           PartOf(averages_, *parameter)));
     state->optimizer.push_back(
@@ -302,6 +348,7 @@ absl::Status ParameterStore::ImportValues(const StateReader& read) {
     SC_RETURN_IF_ERROR(ReadInto(read, parameter->stored_name(), *parameter,
                                 PartOf(values_, *parameter)));
   }
+  Round();
   return absl::OkStatus();
 }
 
@@ -309,6 +356,7 @@ absl::Status ParameterStore::ImportOptimizer(const StateReader& read) {
   const at::NoGradGuard no_grad;
   if (!averages_.defined()) return absl::OkStatus();
   for (const StageParameter* parameter : parameters_) {
+    if (Frozen(*parameter)) continue;
     SC_RETURN_IF_ERROR(ReadInto(read, AverageName(*parameter), *parameter,
                                 PartOf(averages_, *parameter)));
     SC_RETURN_IF_ERROR(ReadInto(read, SquaredAverageName(*parameter),

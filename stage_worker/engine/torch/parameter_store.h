@@ -16,12 +16,15 @@ namespace stagecoach::worker {
 // All parameters of one worker, their gradients and their optimizer state, each
 // kind in one flat float32 buffer:
 //
-//   [ parameters that decay: 2 and more dimensions | the rest ]
+//   [ parameters that decay: 2 and more dimensions | the rest | frozen ]
 //
-// so that an optimizer step is one fused call for each of the two ranges. Every
+// so that an optimizer step is one fused call for each of the two first ranges.
+// Frozen parameters have gradients, which nobody looks at, and no optimizer
+// state. Every
 // parameter begins at a multiple of 16 elements (64 bytes: a cache line, and
 // the widest vector): where a parameter lies in the buffer does not change its
-// bits. The gaps are zero and stay zero.
+// bits. The gaps are zero and stay zero. Where the job computes in a shorter
+// type there is a copy of the values in it, made anew whenever they change.
 //
 // Methods throw what torch throws. Single-executor.
 class ParameterStore {
@@ -33,7 +36,10 @@ class ParameterStore {
 
   // Before a step; free if the last update has left them so.
   void ZeroGradients();
-  // Sums of squares in double, in global order; tied ones by the owner only.
+  // Multiplies all gradients: divides by the scale of the loss.
+  void ScaleGradients(double factor);
+  // Sums of squares in double, in global order; tied ones by the owner only,
+  // frozen ones not at all.
   std::vector<ParameterNorm> SquaredNorms() const;
   // Clips the gradients and takes one optimizer step. What the gradients hold
   // afterwards is not said.
@@ -67,10 +73,15 @@ class ParameterStore {
     double weight_decay = 0;
   };
 
-  void AllocateBuffers(const at::Device& device, int64_t elements);
+  bool Frozen(const StageParameter& parameter) const;
+  void AllocateBuffers(const at::Device& device, int64_t trained,
+                       int64_t elements);
   void BindViews();
-  void MakeRanges(int64_t decaying, int64_t elements);
+  void MakeRanges(int64_t decaying, int64_t trained);
   void Initialise();
+  // After any change of the values.
+  void Round();
+  void UpdateWithAten(const UpdateOptions& options);
   void AdamW(const UpdateOptions& options);
   // The same in one pass each, with own kernels.
   void UpdateInOnePass(const UpdateOptions& options);
@@ -83,6 +94,7 @@ class ParameterStore {
   StageParameter* tied_owner_ = nullptr;
   StageParameter* tied_copy_ = nullptr;
   at::Tensor values_;
+  at::Tensor rounded_;  // undefined: float32 is what the job computes in
   at::Tensor gradients_;
   at::Tensor averages_;
   at::Tensor squared_averages_;

@@ -20,7 +20,8 @@ absl::Status TorchEngine::Recompute(const StageAssignment& stage,
   SC_ASSIGN_OR_RETURN(const TokenBatch batch, ReadData(stage, microbatch));
   const auto kept = kept_inputs_.find(Key(stage.stage, microbatch));
   MicrobatchGraph graph;
-  Tensors outputs = RunModel(stage, std::move(kept->second), batch, &graph);
+  Tensors outputs =
+      RunModel(stage, microbatch, std::move(kept->second), batch, &graph);
   kept_inputs_.erase(kept);
   for (const at::Tensor& output : outputs) graph.KeepOutput(output);
   graphs_[Key(stage.stage, microbatch)] = std::move(graph);
@@ -77,9 +78,9 @@ Tensors TorchEngine::OutputGradients(const StageAssignment& stage,
   Tensors gradients = TensorsOf(received);
   if (stage.last) {
     // Scaled here and not in the loss: the mean over the step's tokens.
-    gradients.push_back(
-        at::full({}, 1.0 / static_cast<double>(protocol_.target_tokens()),
-                 at::TensorOptions().dtype(at::kFloat).device(device_)));
+    gradients.push_back(at::full(
+        {}, loss_scale_ / static_cast<double>(protocol_.target_tokens()),
+        at::TensorOptions().dtype(at::kFloat).device(device_)));
   }
   return gradients;
 }

@@ -35,10 +35,6 @@ absl::Status CheckSupported(const job::TrainingSpec& training,
         absl::StrCat("training on device ", device.str(),
                      " is not supported yet; try device cpu"));
   }
-  if (training.precision != job::Precision::kFloat32) {
-    return absl::UnimplementedError(
-        "this training.precision is not supported yet; try \"float32\"");
-  }
   if (training.threads < 1) {
     return absl::InvalidArgumentError("training.threads must be at least 1");
   }
@@ -47,7 +43,9 @@ absl::Status CheckSupported(const job::TrainingSpec& training,
 
 absl::Status CheckOptions(const EngineOptions& options) {
   for (const StageAssignment& stage : options.stages) {
-    if ((stage.first || stage.last) && options.data == nullptr) {
+    const bool reads =
+        stage.first || stage.last || options.spec.data.isolated();
+    if (reads && options.data == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat("stage ", stage.stage.value(), " needs a data source"));
     }

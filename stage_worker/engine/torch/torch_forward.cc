@@ -39,7 +39,8 @@ at::Tensor CopyTokens(const std::vector<int64_t>& tokens,
 
 absl::StatusOr<TokenBatch> TorchEngine::ReadData(const StageAssignment& stage,
                                                  MicrobatchIndex microbatch) {
-  if (!stage.first && !stage.last) return TokenBatch();
+  // Every stage with attention asks where documents end.
+  if (!stage.first && !stage.last && !isolated_) return TokenBatch();
   return protocol_.evaluating()
              ? evaluation_data_->Read(StepIndex(0), microbatch)
              : data_->Read(protocol_.step(), microbatch);
@@ -77,7 +78,7 @@ std::vector<TensorRef> TorchEngine::RunForward(const StageAssignment& stage,
   OutputPlacement::Call call(
       training ? PlacementOf(ActionKind::kForward, stage.stage) : &unused_,
       std::exchange(offered_, std::nullopt));
-  Tensors outputs = RunModel(stage, std::move(received), batch,
+  Tensors outputs = RunModel(stage, microbatch, std::move(received), batch,
                              training && !recompute_ ? &graph : nullptr);
   call.Stop();
   if (stage.last) KeepLoss(microbatch, outputs);
@@ -88,7 +89,8 @@ std::vector<TensorRef> TorchEngine::RunForward(const StageAssignment& stage,
   return kept;
 }
 
-Tensors TorchEngine::RunModel(const StageAssignment& stage, Tensors inputs,
+Tensors TorchEngine::RunModel(const StageAssignment& stage,
+                              MicrobatchIndex microbatch, Tensors inputs,
                               const TokenBatch& batch, MicrobatchGraph* graph) {
   const at::AutoGradMode grad_mode(graph != nullptr);
   Tensors seen;
@@ -99,7 +101,15 @@ Tensors TorchEngine::RunModel(const StageAssignment& stage, Tensors inputs,
   if (stage.first) seen.push_back(CopyTokens(batch.inputs, batch, device_));
   at::Tensor targets;
   if (stage.last) targets = CopyTokens(batch.targets, batch, device_);
-  return models_[stage.stage]->Forward(std::move(seen), targets);
+  StageModel& model = *models_[stage.stage];
+  if (isolated_) {
+    model.UseDocuments(CopyTokens(batch.documents, batch, device_));
+  }
+  // The same when the forward is run again.
+  if (!protocol_.evaluating()) {
+    model.UseDropout({seed_, protocol_.step().value(), microbatch.value()});
+  }
+  return model.Forward(std::move(seen), targets);
 }
 
 std::vector<TensorRef> TorchEngine::KeepOutputs(const Key& key, Tensors outputs,

@@ -149,6 +149,7 @@ absl::StatusOr<GradientReport> TorchEngine::FinishGradients() {
       absl::StrCat("step ", protocol_.step().value()),
       [&]() -> absl::StatusOr<GradientReport> {
         const memory::ScopedTag tag(PlainTag(memory::Category::kWorkspace));
+        if (loss_scale_ != 1) parameters_->ScaleGradients(1 / loss_scale_);
         report.norms = parameters_->SquaredNorms();
         for (const ParameterNorm& norm : report.norms) {
           report.all_finite = report.all_finite && std::isfinite(norm.squared);

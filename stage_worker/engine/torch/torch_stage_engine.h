@@ -51,6 +51,8 @@ class TorchEngine final : public StageEngine {
       : device_(device),
         data_(options.data),
         training_(options.spec.training),
+        isolated_(options.spec.data.isolated()),
+        seed_(options.spec.seed),
         stages_(options.stages),
         recompute_(options.spec.memory.recompute == job::Recompute::kFull),
         protocol_(ProtocolOptions(options)) {}
@@ -62,6 +64,7 @@ class TorchEngine final : public StageEngine {
   absl::StatusOr<TensorRef> Adopt(const TensorDescriptor& descriptor,
                                   void* data,
                                   std::shared_ptr<void> memory) override;
+  void UseLossScale(double scale) override { loss_scale_ = scale; }
   absl::Status BeginStep(StepIndex step, int64_t target_tokens) override;
   void OfferOutput(OutputSlot slot) override { offered_ = std::move(slot); }
   absl::StatusOr<std::vector<TensorRef>> Forward(
@@ -106,8 +109,9 @@ class TorchEngine final : public StageEngine {
                                     std::vector<TensorRef> inputs,
                                     const TokenBatch& batch);
   // The model's outputs. Null graph: autograd is off and nothing is kept.
-  Tensors RunModel(const StageAssignment& stage, Tensors inputs,
-                   const TokenBatch& batch, MicrobatchGraph* graph);
+  Tensors RunModel(const StageAssignment& stage, MicrobatchIndex microbatch,
+                   Tensors inputs, const TokenBatch& batch,
+                   MicrobatchGraph* graph);
   void ListKeptInputs(std::vector<HeldBytes>* held) const;
   // With memory.recompute: the forward that F left out, before B or I.
   absl::Status Recompute(const StageAssignment& stage,
@@ -136,6 +140,9 @@ class TorchEngine final : public StageEngine {
   DataSource* const data_;
   DataSource* evaluation_data_ = nullptr;  // of the present evaluation
   const job::TrainingSpec training_;
+  const bool isolated_;  // documents
+  const int64_t seed_;
+  double loss_scale_ = 1;
   const std::vector<StageAssignment> stages_;
   const bool recompute_;
   StepProtocol protocol_;
