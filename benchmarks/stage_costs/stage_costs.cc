@@ -1,8 +1,9 @@
 // What does a stage cost with own kernels, beside ATen's?
 //
-//     bazel run //benchmarks/stage_costs [-- REPETITIONS]
+//     bazel run //benchmarks/stage_costs [-- REPETITIONS [SIZE]]
 //
-// A stage of two blocks from the middle of a GPT-2, on one thread: forward (F),
+// A stage of two blocks from the middle of a GPT-2 (or of a Llama, for that
+// size; beside PyTorch in Python: python_stage.py), on one thread: forward (F),
 // backward (B), and backward in two halves (I, W), with either kind of kernels
 // in turn. Printed is the shortest CPU time of the thread, which other load on
 // the machine lengthens least, the ratios own to ATen's, and (I + W) / B.
@@ -22,6 +23,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "base/tensor_descriptor.h"
 #include "job/job_spec.h"
 #include "job/model_shape.h"
@@ -57,9 +59,14 @@ struct Size {
   int64_t heads;
   int64_t sequence;
   int64_t rows;
+  job::Architecture architecture = job::Architecture::kGpt2;
 };
 constexpr Size kSizes[] = {
-    {"tiny", 64, 4, 32, 1}, {"mid", 256, 8, 128, 2}, {"large", 512, 8, 256, 2}};
+    {"tiny", 64, 4, 32, 1},
+    {"mid", 256, 8, 128, 2},
+    {"large", 512, 8, 256, 2},
+    {"gpt2", 768, 12, 512, 1},
+    {"llama", 768, 12, 512, 1, job::Architecture::kLlama}};
 
 struct Costs {
   double forward = std::numeric_limits<double>::infinity();
@@ -75,6 +82,7 @@ class Stage {
   Stage(const Size& size, job::KernelChoice kernels) {
     EngineOptions options;
     job::JobSpec& spec = options.spec;
+    spec.model.architecture = size.architecture;
     spec.model.layers = 4;
     spec.model.hidden = size.hidden;
     spec.model.heads = size.heads;
@@ -163,7 +171,10 @@ void Run(const Size& size, int repetitions) {
 int Main(int argc, char** argv) {
   const int repetitions = argc > 1 ? std::atoi(argv[1]) : 30;
   Must(InitTorch(TorchOptions()));
-  for (const Size& size : kSizes) Run(size, std::max(1, repetitions));
+  for (const Size& size : kSizes) {
+    const bool chosen = argc <= 2 || absl::string_view(argv[2]) == size.name;
+    if (chosen) Run(size, std::max(1, repetitions));
+  }
   return 0;
 }
 
