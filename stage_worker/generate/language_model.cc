@@ -73,7 +73,7 @@ absl::Status LanguageModel::LoadWeights() {
   }
   // From here on new stages get these, and look into no file.
   spec_.model.checkpoint.clear();
-  return UseLength(1);
+  return MakeRoom(1);
 }
 
 absl::StatusOr<std::unique_ptr<StageModel>> LanguageModel::NewStage(
@@ -87,13 +87,32 @@ absl::StatusOr<std::unique_ptr<StageModel>> LanguageModel::NewStage(
   return stage;
 }
 
-absl::Status LanguageModel::UseLength(int64_t length) {
-  if (blocks_ != nullptr && spec_.data.sequence_length == length) {
+// Twice as many as asked for: they grow by one token at a time.
+absl::Status LanguageModel::MakeRoom(int64_t length) {
+  if (blocks_ != nullptr && spec_.data.sequence_length >= length) {
     return absl::OkStatus();
   }
-  spec_.data.sequence_length = length;
+  spec_.data.sequence_length = std::min(positions_, 2 * length);
   SC_ASSIGN_OR_RETURN(blocks_, NewStage(BlocksOf(spec_)));
   SC_ASSIGN_OR_RETURN(head_, NewStage(HeadOf(spec_)));
+  return absl::OkStatus();
+}
+
+absl::Status LanguageModel::See(absl::Span<const int64_t> tokens) {
+  const bool goes_on = seen_.size() < tokens.size() &&
+                       std::equal(seen_.begin(), seen_.end(), tokens.begin());
+  if (!goes_on) {
+    seen_.clear();
+    cache_ = KeyValueCache();
+  }
+  SC_RETURN_IF_ERROR(MakeRoom(static_cast<int64_t>(tokens.size())));
+  const at::Tensor hidden =
+      blocks_->Continue(RowOf(tokens.subspan(seen_.size())), &cache_);
+  seen_.assign(tokens.begin(), tokens.end());
+  const at::Tensor last = hidden.select(0, 0).narrow(0, hidden.size(1) - 1, 1);
+  const at::Tensor logits = head_->Logits(last).contiguous();
+  const float* const data = logits.const_data_ptr<float>();
+  logits_.assign(data, data + logits.numel());
   return absl::OkStatus();
 }
 
@@ -108,18 +127,15 @@ absl::StatusOr<std::vector<float>> LanguageModel::NextLogits(
   }
   const size_t most = static_cast<size_t>(positions_);
   if (tokens.size() > most) tokens = tokens.last(most);
-  return CatchTorch("generating", [&]() -> absl::StatusOr<std::vector<float>> {
+  // As the last time: the same bits.
+  if (std::equal(seen_.begin(), seen_.end(), tokens.begin(), tokens.end())) {
+    return logits_;
+  }
+  SC_RETURN_IF_ERROR(CatchTorch("generating", [&] {
     const at::NoGradGuard no_gradients;
-    const int64_t length = static_cast<int64_t>(tokens.size());
-    SC_RETURN_IF_ERROR(UseLength(length));
-    const std::vector<at::Tensor> hidden =
-        blocks_->Forward({RowOf(tokens)}, at::Tensor());
-    const at::Tensor logits =
-        head_->Logits(hidden.at(0).select(0, 0).narrow(0, length - 1, 1))
-            .contiguous();
-    const float* const data = logits.const_data_ptr<float>();
-    return std::vector<float>(data, data + logits.numel());
-  });
+    return See(tokens);
+  }));
+  return logits_;
 }
 
 }  // namespace stagecoach::worker

@@ -18,8 +18,10 @@
 namespace stagecoach::worker {
 
 // A whole model in one process, on the CPU, that says what comes next: all
-// blocks as one stage and the head as another, without gradients. The whole
-// context is run for each token; keys and values are not kept.
+// blocks as one stage and the head as another, without gradients. Keys and
+// values of what was seen are kept: tokens behind the last ones cost only
+// themselves. Where the beginning is another, or has been lost, all are run
+// again.
 //
 // Single-executor.
 class LanguageModel {
@@ -42,8 +44,10 @@ class LanguageModel {
  private:
   explicit LanguageModel(const job::JobSpec& spec);
   absl::Status LoadWeights();
-  // The stages are made for one length of the context.
-  absl::Status UseLength(int64_t length);
+  // Makes the stages anew if they are for fewer tokens.
+  absl::Status MakeRoom(int64_t length);
+  // Runs those tokens that the cache does not hold, and keeps the logits.
+  absl::Status See(absl::Span<const int64_t> tokens);
   absl::StatusOr<std::unique_ptr<StageModel>> NewStage(
       const StageAssignment& assignment);
 
@@ -52,6 +56,9 @@ class LanguageModel {
   std::map<std::string, at::Tensor> weights_;  // by the name in the files
   std::unique_ptr<StageModel> blocks_;
   std::unique_ptr<StageModel> head_;
+  std::vector<int64_t> seen_;  // the tokens of the cache
+  KeyValueCache cache_;
+  std::vector<float> logits_;  // behind them
 };
 
 }  // namespace stagecoach::worker

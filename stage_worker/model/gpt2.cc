@@ -82,6 +82,7 @@ class Gpt2Stage final : public StageModel {
   void UseDropout(const DropoutPosition& position) override {
     if (config_.has_dropout()) dropout_ = position;
   }
+  at::Tensor Continue(const at::Tensor& tokens, KeyValueCache* cache) override;
   at::Tensor Logits(const at::Tensor& hidden) override {
     return HeadLogits(LayerNorm(ln_f_, hidden), InComputeType(*lm_head_));
   }
@@ -95,9 +96,11 @@ class Gpt2Stage final : public StageModel {
   at::Tensor Embed(const at::Tensor& tokens) const;
   LayerDropout DropoutOf(int64_t layer) const;
   at::Tensor Attention(const Block& block, const at::Tensor& x,
-                       const LayerDropout& drop) const;
+                       const LayerDropout& drop, LayerCache* cache) const;
+  // With a cache: behind what it holds.
   at::Tensor RunBlock(const Block& block, const at::Tensor& x,
-                      const LayerDropout& drop) const;
+                      const LayerDropout& drop,
+                      LayerCache* cache = nullptr) const;
   kernels::Gpt2Block OwnBlockOf(const Block& block) const;
 
   const job::JobSpec spec_;
@@ -213,9 +216,10 @@ LayerDropout Gpt2Stage::DropoutOf(int64_t layer) const {
 }
 
 at::Tensor Gpt2Stage::Attention(const Block& block, const at::Tensor& x,
-                                const LayerDropout& drop) const {
+                                const LayerDropout& drop,
+                                LayerCache* cache) const {
   const int64_t rows = x.size(0);
-  const int64_t length = spec_.data.sequence_length;
+  const int64_t length = x.size(1);
   const job::ModelSpec& model = spec_.model;
   const std::vector<at::Tensor> parts =
       Conv1d(block.c_attn, x).split(model.hidden, /*dim=*/2);
@@ -227,22 +231,40 @@ at::Tensor Gpt2Stage::Attention(const Block& block, const at::Tensor& x,
   options.mask = document_mask_;
   options.scale = block.score_scale;
   options.dropout = config_.attention_dropout;
-  const at::Tensor mixed =
-      Attend(heads(parts[0]), heads(parts[1]), heads(parts[2]), options, drop);
+  at::Tensor key = heads(parts[1]);
+  at::Tensor value = heads(parts[2]);
+  if (cache != nullptr) {
+    AppendTo(cache, &key, &value);
+    options.mask = CausalMask(length, key.size(2) - length, /*window=*/0);
+  }
+  const at::Tensor mixed = Attend(heads(parts[0]), key, value, options, drop);
   return Conv1d(block.attn_c_proj,
                 mixed.transpose(1, 2).reshape({rows, length, model.hidden}));
 }
 
 at::Tensor Gpt2Stage::RunBlock(const Block& block, const at::Tensor& x,
-                               const LayerDropout& drop) const {
+                               const LayerDropout& drop,
+                               LayerCache* cache) const {
   const double residual = config_.residual_dropout;
   const at::Tensor attended =
-      x + drop(Attention(block, LayerNorm(block.ln_1, x), drop), residual,
-               DropoutSite::kAttentionOutput);
+      x + drop(Attention(block, LayerNorm(block.ln_1, x), drop, cache),
+               residual, DropoutSite::kAttentionOutput);
   const at::Tensor inner = Activate(
       config_.activation, Conv1d(block.c_fc, LayerNorm(block.ln_2, attended)));
   return attended + drop(Conv1d(block.mlp_c_proj, inner), residual,
                          DropoutSite::kMlpOutput);
+}
+
+at::Tensor Gpt2Stage::Continue(const at::Tensor& tokens, KeyValueCache* cache) {
+  cache->layers.resize(blocks_.size());
+  const int64_t length = tokens.size(1);
+  at::Tensor x = at::embedding(wte_->value, tokens) +
+                 wpe_->value.narrow(0, cache->length, length);
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    x = RunBlock(blocks_[i], x, LayerDropout(), &cache->layers[i]);
+  }
+  cache->length += length;
+  return x;
 }
 
 std::vector<at::Tensor> Gpt2Stage::Forward(std::vector<at::Tensor> inputs,

@@ -32,6 +32,21 @@ at::Tensor DocumentMask(const at::Tensor& documents) {
   return documents.unsqueeze(2).eq(documents.unsqueeze(1)).tril().unsqueeze(1);
 }
 
+at::Tensor CausalMask(int64_t length, int64_t past, int64_t window) {
+  const at::Tensor seen =
+      at::ones({length, past + length}, at::kBool).tril(past);
+  return window > 0 ? seen.triu(past + 1 - window) : seen;
+}
+
+void AppendTo(LayerCache* cache, at::Tensor* keys, at::Tensor* values) {
+  if (cache->keys.defined()) {
+    *keys = at::cat({cache->keys, *keys}, /*dim=*/2);
+    *values = at::cat({cache->values, *values}, /*dim=*/2);
+  }
+  cache->keys = *keys;
+  cache->values = *values;
+}
+
 at::Tensor AdditiveMask(const at::Tensor& seen) {
   return at::zeros(seen.sizes(), seen.options().dtype(at::kFloat))
       .masked_fill_(seen.logical_not(),

@@ -12,6 +12,7 @@
 #include "job/job_spec.h"
 #include "stage_worker/engine/stage_engine.h"
 #include "stage_worker/model/dropout.h"
+#include "stage_worker/model/stage_model.h"
 
 // What the model families share, as plain ATen calls under autograd. They throw
 // what torch throws, and std::invalid_argument for tensors that do not fit.
@@ -22,6 +23,13 @@ at::Tensor Activate(job::Activation activation, const at::Tensor& x);
 // Which keys a query sees, bool [rows, 1, sequence, sequence]: those of its own
 // document, up to itself. `documents`: int64 [rows, sequence].
 at::Tensor DocumentMask(const at::Tensor& documents);
+
+// The same for `length` queries behind `past` tokens, [length, past + length]:
+// a query sees up to itself, and no more than `window` (0: all).
+at::Tensor CausalMask(int64_t length, int64_t past, int64_t window);
+
+// Puts keys and values behind those of the cache, and takes all of them.
+void AppendTo(LayerCache* cache, at::Tensor* keys, at::Tensor* values);
 
 // What attention adds to its scores: 0 where `seen`, else minus infinity. Made
 // once for all blocks: given booleans, attention makes its own in each and

@@ -114,6 +114,7 @@ class LlamaStage final : public StageModel {
   void UseDropout(const DropoutPosition& position) override {
     if (config_.has_dropout()) dropout_ = position;
   }
+  at::Tensor Continue(const at::Tensor& tokens, KeyValueCache* cache) override;
   at::Tensor Logits(const at::Tensor& hidden) override {
     return HeadLogits(RmsNorm(norm_, hidden), InComputeType(*lm_head_));
   }
@@ -126,16 +127,19 @@ class LlamaStage final : public StageModel {
   at::Tensor Embed(const at::Tensor& tokens) const;
   at::Tensor RmsNorm(const StageParameter* weight,
                      const at::Tensor& input) const;
-  at::Tensor Rotate(const at::Tensor& x) const;
+  // [..., tokens, width], the first of them at position `begin`.
+  at::Tensor Rotate(const at::Tensor& x, int64_t begin) const;
   // [rows, sequence, heads * width] to [rows, heads, sequence, width].
   at::Tensor Heads(const at::Tensor& x, int64_t heads,
                    const StageParameter* norm) const;
   at::Tensor RepeatHeads(const at::Tensor& x) const;
   std::optional<at::Tensor> MaskOf(const Block& block) const;
   at::Tensor Attention(const Block& block, const at::Tensor& x,
-                       const LayerDropout& drop) const;
+                       const LayerDropout& drop, LayerCache* cache) const;
+  // With a cache: behind what it holds.
   at::Tensor RunBlock(const Block& block, const at::Tensor& x,
-                      const LayerDropout& drop) const;
+                      const LayerDropout& drop,
+                      LayerCache* cache = nullptr) const;
   kernels::LlamaBlock OwnBlockOf(const Block& block) const;
 
   const job::JobSpec spec_;
@@ -256,11 +260,14 @@ at::Tensor LlamaStage::RmsNorm(const StageParameter* weight,
 }
 
 // Element i makes a pair with element i + width / 2.
-at::Tensor LlamaStage::Rotate(const at::Tensor& x) const {
+at::Tensor LlamaStage::Rotate(const at::Tensor& x, int64_t begin) const {
   const int64_t half = config_.head_width / 2;
   const at::Tensor turned =
       at::cat({-x.narrow(-1, half, half), x.narrow(-1, 0, half)}, /*dim=*/-1);
-  return (x * rotation_.cosine + turned * rotation_.sine).to(type_);
+  const int64_t length = x.size(-2);
+  return (x * rotation_.cosine.narrow(0, begin, length) +
+          turned * rotation_.sine.narrow(0, begin, length))
+      .to(type_);
 }
 
 at::Tensor LlamaStage::Heads(const at::Tensor& x, int64_t heads,
@@ -298,14 +305,22 @@ void LlamaStage::UseDocuments(const at::Tensor& documents) {
 }
 
 at::Tensor LlamaStage::Attention(const Block& block, const at::Tensor& x,
-                                 const LayerDropout& drop) const {
+                                 const LayerDropout& drop,
+                                 LayerCache* cache) const {
   const int64_t heads = spec_.model.heads;
   const int64_t pairs = config_.key_value_heads;
-  const at::Tensor query = Rotate(Heads(block.q_proj(x), heads, block.q_norm));
-  const at::Tensor key = Rotate(Heads(block.k_proj(x), pairs, block.k_norm));
-  const at::Tensor value = Heads(block.v_proj(x), pairs, nullptr);
+  const bool has_past = cache != nullptr && cache->keys.defined();
+  const int64_t past = has_past ? cache->keys.size(2) : 0;
+  const at::Tensor query =
+      Rotate(Heads(block.q_proj(x), heads, block.q_norm), past);
+  at::Tensor key = Rotate(Heads(block.k_proj(x), pairs, block.k_norm), past);
+  at::Tensor value = Heads(block.v_proj(x), pairs, nullptr);
   AttentionOptions options;
   options.mask = MaskOf(block);
+  if (cache != nullptr) {
+    AppendTo(cache, &key, &value);
+    options.mask = CausalMask(x.size(1), past, block.window);
+  }
   options.dropout = config_.attention_dropout;
   const at::Tensor mixed =
       Attend(query, RepeatHeads(key), RepeatHeads(value), options, drop);
@@ -314,9 +329,10 @@ at::Tensor LlamaStage::Attention(const Block& block, const at::Tensor& x,
 }
 
 at::Tensor LlamaStage::RunBlock(const Block& block, const at::Tensor& x,
-                                const LayerDropout& drop) const {
+                                const LayerDropout& drop,
+                                LayerCache* cache) const {
   const at::Tensor attended =
-      x + Attention(block, RmsNorm(block.input_norm, x), drop);
+      x + Attention(block, RmsNorm(block.input_norm, x), drop, cache);
   const at::Tensor normed = RmsNorm(block.post_attention_norm, attended);
   return attended +
          block.down_proj(Activate(config_.activation, block.gate_proj(normed)) *
@@ -327,6 +343,17 @@ at::Tensor LlamaStage::Embed(const at::Tensor& tokens) const {
   return own_kernels_ ? kernels::RunEmbedding(KernelParameter(embed_tokens_),
                                               /*positions=*/{}, tokens)
                       : at::embedding(embed_tokens_->value, tokens).to(type_);
+}
+
+at::Tensor LlamaStage::Continue(const at::Tensor& tokens,
+                                KeyValueCache* cache) {
+  cache->layers.resize(blocks_.size());
+  at::Tensor x = at::embedding(embed_tokens_->value, tokens);
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    x = RunBlock(blocks_[i], x, LayerDropout(), &cache->layers[i]);
+  }
+  cache->length += tokens.size(1);
+  return x;
 }
 
 std::vector<at::Tensor> LlamaStage::Forward(std::vector<at::Tensor> inputs,

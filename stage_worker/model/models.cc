@@ -44,6 +44,11 @@ void StageModel::UseDocuments(const at::Tensor& /*documents*/) {
       "= \"packed\"");
 }
 
+at::Tensor StageModel::Continue(const at::Tensor& /*tokens*/,
+                                KeyValueCache* /*cache*/) {
+  throw std::invalid_argument("this model cannot continue a text");
+}
+
 at::Tensor StageModel::Logits(const at::Tensor& /*hidden*/) {
   throw std::invalid_argument("this model gives a loss alone, and no logits");
 }

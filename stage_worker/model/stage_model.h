@@ -39,6 +39,17 @@ struct StageParameter {
   const std::string& stored_name() const { return tied_copy ? tied_to : name; }
 };
 
+// What generation keeps of the tokens that a model has seen: each block's keys
+// and values, [rows, heads, tokens, width], as its attention takes them.
+struct LayerCache {
+  at::Tensor keys;
+  at::Tensor values;
+};
+struct KeyValueCache {
+  int64_t length = 0;  // tokens
+  std::vector<LayerCache> layers;
+};
+
 // The slice of a model that one stage runs, as plain ATen calls under autograd.
 // Single-executor (the engine thread).
 class StageModel {
@@ -58,6 +69,11 @@ class StageModel {
   // Before each Forward that drops (none of an evaluation does), where the
   // model has dropout.
   virtual void UseDropout(const DropoutPosition& /*position*/) {}
+  // First stage, for generation: what Forward makes of `tokens` [rows, n] that
+  // come behind those of the cache, and adds them to it. All of them together
+  // are no more than data.sequence_length. Throws std::invalid_argument where a
+  // model cannot.
+  virtual at::Tensor Continue(const at::Tensor& tokens, KeyValueCache* cache);
   // Last stage, for generation: hidden states [rows, hidden] as the last block
   // leaves them to logits [rows, vocabulary]. Throws std::invalid_argument
   // where a model gives a loss alone.

@@ -82,6 +82,26 @@ TEST(LanguageModelContextTest, SeesItsLastPositionsOnly) {
   EXPECT_NE(*logits, *(*model)->NextLogits(tokens));
 }
 
+// One token after the other, all at once, or after another text.
+TEST_P(LanguageModelTest, WhatItKeepsOfATextChangesNothingButRounding) {
+  const auto kept = LanguageModel::Open(Folder(GetParam()));
+  const auto fresh = LanguageModel::Open(Folder(GetParam()));
+  ASSERT_TRUE(kept.ok() && fresh.ok()) << kept.status();
+  std::vector<int64_t> tokens;
+  for (int64_t i = 0; i < std::min<int64_t>(12, (*kept)->positions()); ++i) {
+    tokens.push_back(i * 5 % 31);
+    const auto grown = (*kept)->NextLogits(tokens);
+    ASSERT_TRUE(grown.ok()) << grown.status();
+    // Forgets: the beginning is another.
+    ASSERT_TRUE((*fresh)->NextLogits({30}).ok());
+    const auto whole = (*fresh)->NextLogits(tokens);
+    ASSERT_TRUE(whole.ok()) << whole.status();
+    for (size_t j = 0; j < whole->size(); ++j) {
+      EXPECT_NEAR((*grown)[j], (*whole)[j], 2e-5) << i << " " << j;
+    }
+  }
+}
+
 TEST(LanguageModelContextTest, NamesWhatIsWrong) {
   const auto missing = LanguageModel::Open("tests/parity/data/none");
   EXPECT_TRUE(absl::IsNotFound(missing.status())) << missing.status();
