@@ -234,7 +234,9 @@ TEST_P(WorkerDeathTest, TheJobEndsWithTheSameBits) {
   // Before it was registered no job was placed on it, or one just then.
   const size_t recoveries = ended["recoveries"].size();
   EXPECT_LE(recoveries, 1u);
-  if (GetParam() != "worker.register") EXPECT_EQ(recoveries, 1u);
+  if (GetParam() != "worker.register") {
+    EXPECT_EQ(recoveries, 1u);
+  }
   if (HasFailure()) std::cout << cluster->Logs();
 }
 INSTANTIATE_TEST_SUITE_P(All, WorkerDeathTest,
