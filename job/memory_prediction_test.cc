@@ -166,13 +166,13 @@ TEST_F(PredictMemoryTest, PoolsAndCheckpointsAreThereToo) {
 
 TEST_F(PredictMemoryTest, CopiesOfAWorkerAndItsNeighbourAreThereToo) {
   Plan("1f1b", 2, 1, 2, 1);
-  const int64_t before = Predict(1).low.total;
+  const MemoryInterval before = Predict(1);
   question_.profiles[0].state_copy_bytes = 500;
   question_.profiles[1].state_copy_bytes = 70;
   // Worker 1 keeps those of worker 0, and its own.
   question_.copies = 2;
-  EXPECT_EQ(Predict(1).low.total, before + 570);
-  EXPECT_EQ(Predict(1).high.total, before + 2 * 570);
+  EXPECT_EQ(Predict(1).low.total, before.low.total + 570);
+  EXPECT_EQ(Predict(1).high.total, before.high.total + 2 * 570);
   EXPECT_EQ(Predict(1).high.Of(MemoryCategory::kOther), 2 * 570);
   // Both versions of all stages, before a step's outcome.
   question_.profiles[0].state_copy_bytes = 50000;

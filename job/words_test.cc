@@ -54,9 +54,11 @@ TYPED_TEST(WordsTest, TheDefaultIsSupported) {
 }
 
 TEST(WordTextsTest, TellsWhatIsBuilt) {
-  EXPECT_EQ(WordTexts<Precision>(),
-            (std::vector<std::string>{"float32", "bfloat16", "float16"}));
-  EXPECT_EQ(WordTexts<Precision>(true), std::vector<std::string>{"float32"});
+  EXPECT_EQ(
+      WordTexts<Architecture>(),
+      (std::vector<std::string>{"gpt2", "llama", "plugin", "torchscript"}));
+  EXPECT_EQ(WordTexts<Architecture>(true),
+            (std::vector<std::string>{"gpt2", "llama", "plugin"}));
 }
 
 }  // namespace

@@ -243,7 +243,12 @@ void SyntheticEngine::KeepLoss(MicrobatchIndex microbatch,
                                const TokenBatch& batch) {
   const uint64_t number = Mix(Checksum(output->bytes(), output->size_bytes()),
                               ChecksumOf(batch.targets));
-  const int64_t tokens = static_cast<int64_t>(batch.targets.size());
+  // Without data, as if there were a full microbatch.
+  const job::JobSpec& spec = options_.spec;
+  const int64_t tokens =
+      batch.targets.empty()
+          ? spec.training.microbatch_size * spec.data.sequence_length
+          : static_cast<int64_t>(batch.targets.size());
   // A mean between 0 and 8, where the loss of a byte model lies.
   losses_[microbatch] = 8 * ToUnit(number) * static_cast<double>(tokens);
 }
