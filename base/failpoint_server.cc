@@ -1,5 +1,6 @@
 #include "base/failpoint_server.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -8,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <thread>
 #include <utility>
 
@@ -24,16 +26,43 @@ namespace {
 
 constexpr size_t kMaxLine = 1024;
 
-absl::StatusOr<sockaddr_un> AddressOf(const std::string& path) {
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the socket's path ", path, " is too long"));
+// A socket's address, which may be at most 107 bytes long: the path goes by
+// way of its folder's descriptor.
+class SocketAddress {
+ public:
+  explicit SocketAddress(const std::string& path)
+      : folder_(open(std::filesystem::path(path).parent_path().c_str(),
+                     O_PATH | O_DIRECTORY | O_CLOEXEC)),
+        status_(folder_ < 0 ? absl::ErrnoToStatus(
+                                  errno, absl::StrCat("the folder of ", path))
+                            : absl::OkStatus()) {
+    const std::string name =
+        absl::StrCat("/proc/self/fd/", folder_, "/",
+                     std::filesystem::path(path).filename().string());
+    address_.sun_family = AF_UNIX;
+    if (name.size() >= sizeof(address_.sun_path)) {
+      status_ = absl::InvalidArgumentError(
+          absl::StrCat("the socket's name in ", path, " is too long"));
+      return;
+    }
+    std::memcpy(address_.sun_path, name.data(), name.size());
   }
-  std::memcpy(address.sun_path, path.data(), path.size());
-  return address;
-}
+  SocketAddress(const SocketAddress&) = delete;
+  SocketAddress& operator=(const SocketAddress&) = delete;
+  ~SocketAddress() {
+    if (folder_ >= 0) close(folder_);
+  }
+
+  const absl::Status& status() const { return status_; }
+  const sockaddr* get() const {
+    return reinterpret_cast<const sockaddr*>(&address_);
+  }
+
+ private:
+  const int folder_;
+  absl::Status status_;
+  sockaddr_un address_ = {};
+};
 
 void WriteAll(int socket, absl::string_view text) {
   while (!text.empty()) {
@@ -95,13 +124,13 @@ absl::Status ServeFailpoints() {
 }
 
 absl::Status ServeFailpointsAt(const std::string& path) {
-  SC_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
+  const SocketAddress address(path);
+  SC_RETURN_IF_ERROR(address.status());
   const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (listener < 0) return absl::ErrnoToStatus(errno, "no socket");
   // Of an earlier process.
   unlink(path.c_str());
-  if (bind(listener, reinterpret_cast<const sockaddr*>(&address),
-           sizeof(address)) != 0 ||
+  if (bind(listener, address.get(), sizeof(sockaddr_un)) != 0 ||
       chmod(path.c_str(), 0600) != 0 || listen(listener, 8) != 0) {
     const int error = errno;
     close(listener);
@@ -113,12 +142,12 @@ absl::Status ServeFailpointsAt(const std::string& path) {
 
 absl::StatusOr<std::string> AskFailpoints(const std::string& path,
                                           const std::string& line) {
-  SC_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
+  const SocketAddress address(path);
+  SC_RETURN_IF_ERROR(address.status());
   const int peer = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (peer < 0) return absl::ErrnoToStatus(errno, "no socket");
   const auto closer = absl::MakeCleanup([peer] { close(peer); });
-  if (connect(peer, reinterpret_cast<const sockaddr*>(&address),
-              sizeof(address)) != 0) {
+  if (connect(peer, address.get(), sizeof(sockaddr_un)) != 0) {
     return absl::UnavailableError(
         absl::StrCat("nobody listens at ", path, ": ", std::strerror(errno)));
   }

@@ -2,10 +2,10 @@
 
 #include <signal.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include "absl/status/status.h"
@@ -72,9 +72,10 @@ TEST(FailpointTest, WhatNobodyUnderstandsIsRefused) {
 }
 
 TEST(FailpointTest, TheSocketSwitchesThem) {
-  // A socket's path has 107 bytes at most: not in a test's own folder.
-  char folder[] = "/tmp/failpoints_XXXXXX";
-  ASSERT_NE(mkdtemp(folder), nullptr);
+  // Longer than a socket's address may be.
+  const std::string folder =
+      absl::StrCat(::testing::TempDir(), "/", std::string(120, 'f'));
+  std::filesystem::create_directory(folder);
   const std::string path = absl::StrCat(folder, "/socket");
   const absl::Status served = ServeFailpointsAt(path);
   ASSERT_TRUE(served.ok()) << served;
@@ -95,8 +96,6 @@ TEST(FailpointTest, TheSocketSwitchesThem) {
   }
   EXPECT_TRUE(
       absl::IsUnavailable(AskFailpoints(path + "-not", "list").status()));
-  unlink(path.c_str());
-  rmdir(folder);
 }
 
 }  // namespace

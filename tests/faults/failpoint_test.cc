@@ -126,12 +126,20 @@ TEST_F(FailpointTest, EveryPlaceIsReached) {
                         })
                   .is_object())
       << cluster->Logs();
-  std::map<std::string, int> coordinator = Reached("coordinator");
+  cluster->Command({"job", "cancel", id});
+  cluster->Command({"job", "wait", id});
+  // Steps are flushed when nothing else is written for a while.
+  const std::string quiet = cluster->Submit(Spec(100000));
+  std::map<std::string, int> coordinator;
+  WaitUntil(*cluster, quiet, [this, &coordinator](const json& /*job*/) {
+    coordinator = Reached("coordinator");
+    return coordinator["journal.flush.after"] > 0;
+  });
   for (const std::string& name : CoordinatorFailpoints()) {
     EXPECT_GT(coordinator[name], 0) << name;
   }
-  cluster->Command({"job", "cancel", id});
-  cluster->Command({"job", "wait", id});
+  cluster->Command({"job", "cancel", quiet});
+  cluster->Command({"job", "wait", quiet});
   if (HasFailure()) std::cout << cluster->Logs();
 }
 
