@@ -51,6 +51,14 @@ TinyJob TwoStageJob(int steps) {
   return job;
 }
 
+TinyJob ThreeStageJob(int steps) {
+  TinyJob job = TwoStageJob(steps);
+  job.layers = 3;
+  job.workers = 3;
+  job.split = job.EvenSplit();
+  return job;
+}
+
 DisturbedJobTest::DisturbedJobTest() {
   folder_.Write("text.txt", SampleText());
 }

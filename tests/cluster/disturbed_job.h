@@ -22,6 +22,8 @@ std::vector<Cluster::WorkerSpec> SlowWorkers(int count, int milliseconds);
 // Two stages of one layer, four microbatches: with slow workers a step is long,
 // without it is short.
 TinyJob TwoStageJob(int steps);
+// The same with three.
+TinyJob ThreeStageJob(int steps);
 
 // Fixture of tests that run a job twice: once in peace, once not.
 class DisturbedJobTest : public ::testing::Test {

@@ -32,16 +32,7 @@ constexpr double kStepSeconds = 0.2;
 class ChaosTest : public DisturbedJobTest {
  protected:
   std::string Spec(int steps) {
-    TinyJob job;
-    job.layers = 3;
-    job.hidden = 16;
-    job.heads = 2;
-    job.sequence = 8;
-    job.microbatches = 4;
-    job.microbatch_size = 1;
-    job.workers = 3;
-    job.split = "[1, 1, 1]";
-    job.steps = steps;
+    TinyJob job = ThreeStageJob(steps);
     job.max_failures = 1000000;
     return WriteSpec(job);
   }
