@@ -10,8 +10,13 @@ import re
 import sys
 import xml.etree.ElementTree as ElementTree
 
-# Suites of tests with two processes: one per path.
+# What only one path does between two processes.
 TWO_PROCESSES = re.compile(r'^(Shm|Tcp|Nccl)TwoProcessTest$')
+
+
+def plain_variant(path):
+    """The column of a path's plain variant, where it has several."""
+    return 'tcp ipv4' if path == 'tcp' else path
 
 
 def column_of(case):
@@ -19,12 +24,12 @@ def column_of(case):
     suite = case.get('classname', '')
     two = TWO_PROCESSES.match(suite)
     if two:
-        path = two.group(1).lower()
-        # The plain variant of a path that has several.
-        return 'tcp ipv4' if path == 'tcp' else path
-    if not re.search(r'/Transport(Conformance|Threads)$', suite):
+        return plain_variant(two.group(1).lower())
+    if not re.search(r'/Transport(Conformance|Threads|TwoProcesses)$', suite):
         return None
     path = suite.split('/')[0].lower()
+    if suite.endswith('TwoProcesses'):
+        return plain_variant(path)
     variant = case.get('value_param', '')
     return path if variant == path else f'{path} {variant}'
 

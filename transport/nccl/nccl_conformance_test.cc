@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "transport/nccl/testing/emulator.h"
+#include "transport/nccl/testing/no_misuse.h"
 #include "transport/testing/conformance.h"
 
 namespace stagecoach::transport {
@@ -19,15 +20,8 @@ EndpointFactory MakeFactory() {
   };
 }
 
-// NCCL was called as it wants to be, in all tests.
-class NoMisuse : public ::testing::Environment {
- public:
-  void TearDown() override {
-    EXPECT_EQ(nccl::testing::Emulator().TakeMisuses(), "");
-  }
-};
 ::testing::Environment* const kNoMisuse =
-    ::testing::AddGlobalTestEnvironment(new NoMisuse);
+    ::testing::AddGlobalTestEnvironment(new nccl::testing::NoMisuse);
 
 const TransportUnderTest kNccl = {"nccl", MakeFactory};
 

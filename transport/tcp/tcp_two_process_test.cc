@@ -1,13 +1,10 @@
-// Edges between this process and one it starts, which may be killed.
-#include <signal.h>
-#include <sys/wait.h>
+// Edges over tcp between this process and one it starts, which may be killed.
 
-#include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/process.h"
@@ -15,12 +12,11 @@
 #include "gtest/gtest.h"
 #include "transport/tcp/tcp.h"
 #include "transport/testing/harness.h"
+#include "transport/testing/two_processes.h"
 
 namespace stagecoach::transport {
 namespace {
 
-using testing::EdgeNamed;
-using ::testing::ElementsAre;
 using testing::HeaderOf;
 using testing::Into;
 using testing::IntoReceive;
@@ -30,116 +26,26 @@ using testing::Outcome;
 using testing::PoolNamed;
 using ::testing::SizeIs;
 using testing::TensorOver;
-using testing::ValuesOf;
 
 constexpr int kLarge = 8 << 20;
 constexpr int kPartOfLarge = 1 << 20;
 
-class TcpTwoProcessTest : public ::testing::Test {
+absl::StatusOr<std::unique_ptr<Endpoint>> NewEndpoint(
+    const EndpointOptions& endpoint) {
+  TcpOptions options;
+  // Nobody comes back in these tests.
+  options.reconnect.deadline = absl::Milliseconds(200);
+  return NewTcpEndpoint(endpoint, options);
+}
+
+const PathOfTwo kTcp = {"tcp", "tcp_test_peer", NewEndpoint};
+
+INSTANTIATE_TEST_SUITE_P(Tcp, TransportTwoProcesses, ::testing::Values(kTcp));
+
+class TcpTwoProcessTest : public TwoProcessTest {
  protected:
-  TcpTwoProcessTest() {
-    TcpOptions options;
-    // Nobody comes back in these tests.
-    options.reconnect.deadline = absl::Milliseconds(200);
-    endpoint_ =
-        NewTcpEndpoint(testing::OptionsFor(bell_.get(), &lost_), options)
-            .value();
-  }
-  ChildProcess Spawn(std::vector<std::string> arguments) {
-    SpawnOptions options;
-    options.program = absl::StrCat(ExecutableFolder(), "/tcp_test_peer");
-    options.arguments = std::move(arguments);
-    options.pipe_stdout = true;
-    return ChildProcess::Spawn(options).value();
-  }
-  std::unique_ptr<SendEdge> OpenSend(const std::string& peer) {
-    return endpoint_
-        ->OpenSend(
-            EdgeNamed("e"), peer,
-            [this](const TransferHeader& header) {
-              acknowledged_.push_back(header);
-            },
-            kTestDeadline)
-        .value();
-  }
-  bool Until(const std::function<bool()>& done) {
-    return testing::Until(bell_.get(), {endpoint_.get()}, done);
-  }
-  void ExpectLost() {
-    ASSERT_TRUE(Until([&] { return !lost_.all().empty(); }));
-    ASSERT_THAT(lost_.all(), SizeIs(1));
-    EXPECT_EQ(lost_.all()[0].edge, "e");
-    EXPECT_TRUE(absl::IsUnavailable(lost_.all()[0].status))
-        << lost_.all()[0].status;
-  }
-
-  std::vector<TransferHeader> acknowledged_;
-  testing::LostEdges lost_;
-  std::unique_ptr<Doorbell> bell_ = Doorbell::Create().value();
-  std::unique_ptr<Endpoint> endpoint_;
+  TcpTwoProcessTest() : TwoProcessTest(kTcp) {}
 };
-
-TEST_F(TcpTwoProcessTest, ReceivesFromAnotherProcess) {
-  constexpr int kTransfers = 1000;
-  int received = 0;
-  bool ended = false;
-  const auto receive = endpoint_->OpenReceive(PoolNamed("e", 3, 64)).value();
-  ReceiveEdge::Completion on_receive =
-      [&](absl::StatusOr<ReceivedTransfer> transfer) {
-        if (!transfer.ok()) {
-          ended = true;
-          return;
-        }
-        EXPECT_THAT(ValuesOf(*transfer), ElementsAre(received, -received, 7));
-        ++received;
-        receive->Acknowledge(transfer->header);
-        receive->PostReceive(on_receive);
-      };
-  for (int i = 0; i < 3; ++i) receive->PostReceive(on_receive);
-  ChildProcess child =
-      Spawn({"send", absl::StrCat(kTransfers), endpoint_->Describe()});
-  ASSERT_TRUE(Until([&] { return ended; }));
-  EXPECT_EQ(received, kTransfers);
-  EXPECT_EQ(child.ReadLine(kTestDeadline).value(), "done");
-  EXPECT_EQ(child.Wait(kTestDeadline).value(), 0);
-  EXPECT_THAT(lost_.all(), IsEmpty());
-}
-
-TEST_F(TcpTwoProcessTest, SendsToAnotherProcess) {
-  const std::vector<int64_t> values = {1, 2, 3};
-  Outcome sent;
-  ChildProcess child = Spawn({"receive"});
-  const auto send = OpenSend(child.ReadLine(kTestDeadline).value());
-  send->PostSend(HeaderOf(5), {TensorOver(values)}, Into(&sent));
-  ASSERT_TRUE(Until([&] { return !acknowledged_.empty() && sent.calls == 1; }));
-  EXPECT_EQ(acknowledged_[0], HeaderOf(5));
-}
-
-TEST_F(TcpTwoProcessTest, AKilledSenderIsReportedOnce) {
-  Outcome received;
-  const auto receive = endpoint_->OpenReceive(PoolNamed("e", 2, 64)).value();
-  receive->PostReceive(IntoReceive(&received));
-  ChildProcess child = Spawn({"hold", endpoint_->Describe()});
-  ASSERT_TRUE(child.ReadLine(kTestDeadline).ok());
-  ASSERT_TRUE(child.Signal(SIGKILL).ok());
-  ExpectLost();
-  ASSERT_TRUE(Until([&] { return received.calls == 1; }));
-  EXPECT_TRUE(absl::IsUnavailable(received.status)) << received.status;
-}
-
-TEST_F(TcpTwoProcessTest, AKilledReceiverIsReportedOnce) {
-  const std::vector<int64_t> values = {1, 2, 3};
-  Outcome sent;
-  ChildProcess child = Spawn({"mute"});
-  const auto send = OpenSend(child.ReadLine(kTestDeadline).value());
-  send->PostSend(HeaderOf(0), {TensorOver(values)}, Into(&sent));
-  endpoint_->Progress();
-  EXPECT_EQ(sent.calls, 0);
-  ASSERT_TRUE(child.Signal(SIGKILL).ok());
-  ExpectLost();
-  ASSERT_TRUE(Until([&] { return sent.calls == 1; }));
-  EXPECT_TRUE(absl::IsUnavailable(sent.status)) << sent.status;
-}
 
 TEST_F(TcpTwoProcessTest, ASenderThatDiesAmidATransferDeliversNothing) {
   Outcome received;
@@ -167,32 +73,6 @@ TEST_F(TcpTwoProcessTest, AReceiverThatDiesAmidATransferFailsTheSend) {
   EXPECT_TRUE(absl::IsUnavailable(sent.status)) << sent.status;
   EXPECT_THAT(acknowledged_, IsEmpty());
   EXPECT_NE(child.Wait(kTestDeadline).value(), 0);
-}
-
-TEST_F(TcpTwoProcessTest, ReceivedMemoryOutlivesItsKilledSender) {
-  Outcome received;
-  const auto receive = endpoint_->OpenReceive(PoolNamed("e", 1, 64)).value();
-  receive->PostReceive(IntoReceive(&received));
-  // It waits for a second grant, which never comes.
-  ChildProcess child = Spawn({"send", "2", endpoint_->Describe()});
-  ASSERT_TRUE(Until([&] { return received.calls == 1; }));
-  ASSERT_TRUE(received.status.ok()) << received.status;
-  ASSERT_TRUE(child.Signal(SIGKILL).ok());
-  ASSERT_TRUE(Until([&] { return !lost_.all().empty(); }));
-  EXPECT_THAT(ValuesOf(received.transfer), ElementsAre(0, 0, 7));
-}
-
-TEST_F(TcpTwoProcessTest, AStoppedPeerCannotBlockOpeningForEver) {
-  ChildProcess child = Spawn({"receive"});
-  const std::string description = child.ReadLine(kTestDeadline).value();
-  ASSERT_TRUE(child.Signal(SIGSTOP).ok());
-  siginfo_t stopped;
-  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child.pid()), &stopped,
-                   WSTOPPED | WNOWAIT),
-            0);
-  const auto send = endpoint_->OpenSend(EdgeNamed("e"), description, nullptr,
-                                        absl::Milliseconds(50));
-  EXPECT_TRUE(absl::IsUnavailable(send.status())) << send.status();
 }
 
 }  // namespace
