@@ -1,9 +1,10 @@
 #!/bin/bash
-# Runs the fuzz targets, one after the other, each on one core.
+# Runs the fuzz targets, each on one core.
 #
-#   scripts/fuzz.sh [--seconds N] [--keep] [TARGET...]
+#   scripts/fuzz.sh [--seconds N] [--jobs N] [--keep] [TARGET...]
 #
 #   --seconds N    of fuzzing for each target; default 600
+#   --jobs N       this many targets at once; default 1
 #   --keep         adds inputs that reach new code to the committed corpora
 #   TARGET         such as //job:parse_fuzz; default all
 #
@@ -18,7 +19,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=scripts/lib.sh
 source scripts/lib.sh
 
-seconds=600 keep=false targets=()
+seconds=600 jobs=1 keep=false targets=()
 while (($#)); do
   case "$1" in
     -h | --help)
@@ -27,6 +28,10 @@ while (($#)); do
       ;;
     --seconds)
       seconds=${2:?--seconds wants a number}
+      shift
+      ;;
+    --jobs)
+      jobs=${2:?--jobs wants a number}
       shift
       ;;
     --keep) keep=true ;;
@@ -62,51 +67,55 @@ statistic() {
   sed -n "s/^stat::$1: *//p" "$2" | tail -n 1
 }
 
-# minimise PROGRAM INPUT CORPUS: the smallest input that fails likewise.
+# minimise PROGRAM INPUT CORPUS FOLDER: the smallest input that fails likewise.
 minimise() {
-  local program=$1 input=$2 corpus=$3 small=$work/small
+  local program=$1 input=$2 corpus=$3 small=$4/small
   cp "$input" "$small"
   "$program" -minimize_crash=1 -max_total_time=60 -exact_artifact_path="$small.next" \
-    "$input" >"$work/minimise.log" 2>&1 || true
+    "$input" >"$4/minimise.log" 2>&1 || true
   if [[ -s $small.next ]]; then mv "$small.next" "$small"; fi
   cp "$small" "$corpus/finding_$(sha256sum "$small" | cut -c1-12)"
 }
 
-findings=0
-report=()
-for target in "${targets[@]}"; do
+# fuzz TARGET: its line of the report and its findings, in a folder of its own.
+fuzz() {
+  local target=$1 name program folder corpus found log options status=0 findings=0 input edges inputs
   name=${target#//}
   name=${name/:/\/}
   program=$bin/$name
+  folder=$work/${name//\//_}
   corpus=$PWD/${name}_corpus
   found=${XDG_CACHE_HOME:-$HOME/.cache}/stagecoach-fuzz/$name
-  log=$work/log
+  log=$folder/log
   options=(-max_total_time="$seconds" -timeout=20 -rss_limit_mb=3000 -print_final_stats=1
-    -artifact_prefix="$work/" -close_fd_mask=1)
+    -artifact_prefix="$folder/" -close_fd_mask=1)
   if [[ -f $name.dict ]]; then options+=(-dict="$name.dict"); fi
-  mkdir -p "$found" "$corpus"
-  rm -f "$work"/{crash,leak,oom,timeout,slow-unit}-*
-  printf '\n== %s\n' "$target"
-  status=0
+  mkdir -p "$folder" "$found" "$corpus"
+  printf '%s %s\n' "$(date +%T)" "$target"
   "$program" "${options[@]}" "$found" "$corpus" >"$log" 2>&1 || status=$?
-  here=0
-  for input in "$work"/{crash,leak,oom,timeout}-*; do
+  for input in "$folder"/{crash,leak,oom,timeout}-*; do
     [[ -e $input ]] || continue
-    here=$((here + 1))
-    minimise "$program" "$input" "$corpus"
+    findings=$((findings + 1))
+    minimise "$program" "$input" "$corpus" "$folder"
   done
   if ((status != 0)); then
-    if ((here == 0)); then here=1; fi
+    if ((findings == 0)); then findings=1; fi
     tail -n 60 "$log"
   fi
-  if $keep; then "$program" -merge=1 "$corpus" "$found" >"$work/merge.log" 2>&1; fi
+  if $keep; then "$program" -merge=1 "$corpus" "$found" >"$folder/merge.log" 2>&1; fi
   edges=$(sed -n 's/.* cov: \([0-9]*\) .*/\1/p' "$log" | tail -n 1)
   inputs=$(find "$corpus" -type f | wc -l)
-  report+=("$(printf '%-42s %12s %8s %8s %9s' "$target" \
-    "$(statistic number_of_executed_units "$log")" "$edges" "$inputs" "$here")")
-  findings=$((findings + here))
+  printf '%-42s %12s %8s %8s %9s\n' "$target" \
+    "$(statistic number_of_executed_units "$log")" "$edges" "$inputs" "$findings" >"$folder/report"
+}
+
+for target in "${targets[@]}"; do
+  while (($(jobs -rp | wc -l) >= jobs)); do wait -n; done
+  fuzz "$target" &
 done
+wait
 
 printf '\n%-42s %12s %8s %8s %9s\n' target executions edges corpus findings
-printf '%s\n' "${report[@]}"
-((findings == 0))
+cat "$work"/*/report
+awk '{ findings += $NF; targets++ } END { exit findings != 0 || targets != wanted }' \
+  wanted="${#targets[@]}" "$work"/*/report
