@@ -57,12 +57,19 @@ Controller::Controller(ControllerOptions options, Clock* clock,
       executor_(executor),
       planning_(planning),
       journal_(journal),
-      last_tick_(clock->Now()) {}
+      last_tick_(clock->Now()),
+      memory_(
+          &state_, options_.memory_wait,
+          [this](const std::string& worker, v1::CoordinatorMessage message,
+                 Epoch epoch) { SendTo(worker, std::move(message), epoch); },
+          [this](const v1::GetMemoryStatsRequest& request) {
+            return FindForMemory(request);
+          }) {}
 
 void Controller::Post(std::function<void()> task, Hurry hurry) {
   auto run = [this, task = std::move(task)] {
     task();
-    NotifyWatchers();
+    watches_.Notify(WallNow());
     OfferToReaders();
   };
   if (hurry == Hurry::kByTheNextTick) {
@@ -236,8 +243,7 @@ void Controller::TickNow() {
   CheckRunDeadlines();
   CheckRecoveries();
   CheckDraining();
-  CheckMemoryDeadlines();
-  AskForWatches();
+  memory_.Tick(Now());
   // What the journal had refused.
   for (const std::string& job_id : std::vector<std::string>(state_.queue())) {
     const JobRecord* job = state_.FindJob(job_id);
@@ -257,15 +263,11 @@ void Controller::StopNow(const absl::Status& status) {
   if (!stopped_.ok()) return;
   stopped_ = status;
   for (const auto& [link, session] : sessions_) session.link->Close(status);
-  for (const auto& [job, watches] : watches_) {
-    for (const WatchRecord& watch : watches) watch.watcher->End(status);
-  }
+  watches_.EndAll(status);
   for (const ReaderRecord& entry : readers_) entry.reader->End(status);
-  for (const auto& [query, request] : memory_requests_) request.reply(status);
-  // Sessions and runs are left to callers that are still looking at them.
-  watches_.clear();
   readers_.clear();
-  memory_requests_.clear();
+  memory_.EndAll(status);
+  // Sessions and runs are left to callers that are still looking at them.
 }
 
 }  // namespace stagecoach::coordinator

@@ -23,9 +23,11 @@
 #include "coordinator/job_logs.h"
 #include "coordinator/job_reader.h"
 #include "coordinator/job_run.h"
+#include "coordinator/job_watches.h"
 #include "coordinator/journal.h"
 #include "coordinator/kept_states.h"
 #include "coordinator/links.h"
+#include "coordinator/memory_questions.h"
 #include "coordinator/natural_order.h"
 #include "coordinator/planned_job.h"
 #include "coordinator/restored_plans.h"
@@ -88,7 +90,6 @@ class Controller {
                    Reply<v1::ListWorkersResponse> reply);
   void GetCoordinator(v1::GetCoordinatorRequest request,
                       Reply<v1::GetCoordinatorResponse> reply);
-  // controller_memory.cc
   void AskMemory(MemoryQueryKind kind, v1::GetMemoryStatsRequest request,
                  Reply<v1::GetMemoryStatsResponse> reply);
   void WatchMemory(v1::WatchMemoryStatsRequest request,
@@ -249,25 +250,9 @@ class Controller {
                       absl::StatusOr<PlannedJob> planned);
 
   // controller_queries.cc
-  void WatchNow(const v1::WatchJobRequest& request,
-                std::shared_ptr<JobWatcher> watcher);
-  void NotifyWatchers();
   void OfferToReaders();
-  std::string RunningOrLatest() const;
-  // False once the watch has ended.
-  bool Update(const JobRecord& job, WatchRecord& watch);
-  void StartMemoryRequest(MemoryQueryKind kind,
-                          const v1::GetMemoryStatsRequest& request,
-                          Reply<v1::GetMemoryStatsResponse> reply);
-  void OnMemoryReport(const std::string& worker,
-                      const v1::MemoryReport& report);
-  void FinishMemoryRequest(int64_t query);
-  void ForgetInMemoryRequests(const std::string& worker);
-  void CheckMemoryDeadlines();
-  void AskForWatches();
-  void TellMemoryWatch(const std::shared_ptr<MemoryWatcher>& watcher,
-                       absl::StatusOr<v1::GetMemoryStatsResponse> response);
-  void DropMemoryWatch(const std::shared_ptr<MemoryWatcher>& watcher);
+  absl::StatusOr<const JobRecord*> FindForMemory(
+      const v1::GetMemoryStatsRequest& request) const;
 
   const ControllerOptions options_;
   Clock* const clock_;
@@ -288,12 +273,10 @@ class Controller {
   std::map<std::string, std::shared_ptr<const PlannedJob>> plans_;
   std::map<std::string, Run> runs_;                           // by job
   std::map<std::string, Recovery, NaturalOrder> recoveries_;  // by job
-  std::map<std::string, std::vector<WatchRecord>> watches_;   // by job
+  JobWatches watches_{&state_};
   std::vector<ReaderRecord> readers_;
   JobLogs logs_;
-  std::map<int64_t, MemoryRequest> memory_requests_;
-  std::vector<MemoryWatch> memory_watches_;
-  int64_t last_query_ = 0;
+  MemoryQuestions memory_;
   absl::Time flush_due_ = absl::InfiniteFuture();
   absl::Time compact_after_ = absl::InfinitePast();
 };

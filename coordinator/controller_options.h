@@ -13,14 +13,6 @@
 
 namespace stagecoach::coordinator {
 
-// What is asked of a job's workers beside their figures.
-enum class MemoryQueryKind {
-  kStats,
-  kHeld,      // what is held for backwards
-  kSnapshot,  // that, and the bytes after each of the last actions
-  kResetPeak,
-};
-
 struct ControllerOptions {
   // Greater in each life of the coordinator.
   Term term{1};

@@ -12,7 +12,6 @@ namespace {
 
 // A step takes about 75 bytes and a message at most 4 MiB.
 constexpr int64_t kMaxStepsOfJob = 20'000;
-constexpr int64_t kMaxStepsOfEvent = 10'000;
 constexpr size_t kMaxJobsOfList = 1'000;
 
 }  // namespace
@@ -86,88 +85,49 @@ void Controller::GetCoordinator(v1::GetCoordinatorRequest request,
 void Controller::Watch(v1::WatchJobRequest request,
                        std::shared_ptr<JobWatcher> watcher) {
   Post([this, request = std::move(request), watcher = std::move(watcher)] {
-    WatchNow(request, watcher);
+    const absl::Status status = Admit(request.version());
+    if (!status.ok()) return watcher->End(status);
+    const absl::StatusOr<const JobRecord*> job = Find(request.job_id());
+    if (!job.ok()) return watcher->End(job.status());
+    watches_.Add(**job, request, watcher, WallNow());
   });
-}
-
-void Controller::WatchNow(const v1::WatchJobRequest& request,
-                          std::shared_ptr<JobWatcher> watcher) {
-  absl::Status status = Admit(request.version());
-  if (!status.ok()) return watcher->End(status);
-  absl::StatusOr<const JobRecord*> job = Find(request.job_id());
-  if (!job.ok()) return watcher->End(job.status());
-  WatchRecord watch;
-  watch.watcher = std::move(watcher);
-  watch.revision = request.after_revision();
-  // Who has no revision has no step either, whatever the other field says.
-  if (request.after_revision() > 0) {
-    watch.next_step =
-        std::clamp<int64_t>(request.after_step() + 1 - (*job)->first_step, 0,
-                            static_cast<int64_t>((*job)->steps.size()));
-  }
-  const bool finished = IsFinished((*job)->state);
-  // The last event is sent again to who may have missed it.
-  if (finished || watch.revision < (*job)->revision) {
-    if (!Update(**job, watch)) return;
-  }
-  watches_[(*job)->id].push_back(std::move(watch));
 }
 
 void Controller::Unwatch(std::shared_ptr<JobWatcher> watcher) {
-  Post([this, watcher = std::move(watcher)] {
-    for (auto it = watches_.begin(); it != watches_.end();) {
-      auto& watches = it->second;
-      watches.erase(std::remove_if(watches.begin(), watches.end(),
-                                   [&](const WatchRecord& watch) {
-                                     return watch.watcher == watcher;
-                                   }),
-                    watches.end());
-      it = watches.empty() ? watches_.erase(it) : std::next(it);
-    }
+  Post([this, watcher = std::move(watcher)] { watches_.Remove(watcher); });
+}
+
+// ---- memory -----------------------------------------------------------------
+
+void Controller::AskMemory(MemoryQueryKind kind,
+                           v1::GetMemoryStatsRequest request,
+                           Reply<v1::GetMemoryStatsResponse> reply) {
+  Post([this, kind, request = std::move(request), reply = std::move(reply)] {
+    memory_.Ask(kind, request, Now(), reply);
   });
 }
 
-void Controller::NotifyWatchers() {
-  for (auto it = watches_.begin(); it != watches_.end();) {
-    const JobRecord& job = *state_.FindJob(it->first);
-    auto& watches = it->second;
-    watches.erase(std::remove_if(watches.begin(), watches.end(),
-                                 [&](WatchRecord& watch) {
-                                   return watch.revision < job.revision &&
-                                          !Update(job, watch);
-                                 }),
-                  watches.end());
-    it = watches.empty() ? watches_.erase(it) : std::next(it);
-  }
+void Controller::WatchMemory(v1::WatchMemoryStatsRequest request,
+                             std::shared_ptr<MemoryWatcher> watcher) {
+  Post([this, request = std::move(request), watcher = std::move(watcher)] {
+    memory_.Watch(request, watcher, Now());
+  });
 }
 
-bool Controller::Update(const JobRecord& job, WatchRecord& watch) {
-  const int64_t steps = static_cast<int64_t>(job.steps.size());
-  const bool finished = IsFinished(job.state);
-  while (true) {
-    JobView view;
-    view.first_step = watch.next_step;
-    view.max_steps = kMaxStepsOfEvent;
-    const bool last = steps - watch.next_step <= kMaxStepsOfEvent;
-    view.spec = watch.first || (finished && last);
-    view.stages = view.parameters = finished && last;
-    v1::WatchJobResponse event;
-    ToProto(job, view, WallNow(), event.mutable_job());
-    if (!last) {
-      // Part of a long history: the job is not shown as finished, and not at
-      // its revision, before all of it has arrived.
-      event.mutable_job()->set_revision(watch.revision);
-      if (finished) event.mutable_job()->set_state(v1::JOB_STATE_RUNNING);
-    }
-    if (!watch.watcher->Push(std::move(event)).ok()) return false;
-    watch.first = false;
-    watch.next_step = std::min(steps, watch.next_step + kMaxStepsOfEvent);
-    if (last) break;
+void Controller::UnwatchMemory(std::shared_ptr<MemoryWatcher> watcher) {
+  Post([this, watcher = std::move(watcher)] { memory_.Unwatch(watcher); });
+}
+
+absl::StatusOr<const JobRecord*> Controller::FindForMemory(
+    const v1::GetMemoryStatsRequest& request) const {
+  SC_RETURN_IF_ERROR(Admit(request.version()));
+  if (!request.job_id().empty()) return Find(request.job_id());
+  // The newest that runs, or the newest.
+  const std::vector<std::string>& order = state_.job_order();
+  for (auto it = order.rbegin(); it != order.rend(); ++it) {
+    if (runs_.count(*it) > 0) return Find(*it);
   }
-  watch.revision = job.revision;
-  if (!finished) return true;
-  watch.watcher->End(absl::OkStatus());
-  return false;
+  return Find("latest");
 }
 
 // ---- reading ----------------------------------------------------------------

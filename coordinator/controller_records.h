@@ -3,10 +3,8 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,7 +17,6 @@
 #include "coordinator/job_run.h"
 #include "coordinator/links.h"
 #include "coordinator/restored_plans.h"
-#include "stagecoach/v1/memory.pb.h"
 
 // What the controller keeps of whom it talks with, beside its ClusterState:
 // nothing of it outlives the process.
@@ -68,36 +65,10 @@ struct PendingRecovery {
   bool is_ready() const { return give_up != absl::InfiniteFuture(); }
 };
 
-// A question to the workers of a job, on its way.
-struct MemoryRequest {
-  std::string job_id;
-  std::set<std::string> asked;  // not answered yet
-  std::map<std::string, v1::WorkerMemory> answers;
-  absl::Time deadline;
-  Reply<v1::GetMemoryStatsResponse> reply;
-};
-
-// A client that asks again and again.
-struct MemoryWatch {
-  v1::GetMemoryStatsRequest request;
-  absl::Duration interval;
-  absl::Time due = absl::InfinitePast();
-  bool asking = false;
-  std::shared_ptr<MemoryWatcher> watcher;
-};
-
 // A client that reads a job's events or logs.
 struct ReaderRecord {
   std::shared_ptr<JobReader> reader;
   std::string job_id;
-};
-
-// A client that watches a job.
-struct WatchRecord {
-  std::shared_ptr<JobWatcher> watcher;
-  int64_t next_step = 0;
-  int64_t revision = 0;
-  bool first = true;
 };
 
 }  // namespace stagecoach::coordinator

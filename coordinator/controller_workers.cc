@@ -97,7 +97,7 @@ void Controller::HandleMessage(const WorkerLink* link,
     case v1::WorkerMessage::kFailed:
       return HandleWorkerFailed(session, message.failed());
     case v1::WorkerMessage::kMemoryReport:
-      return OnMemoryReport(session.worker, message.memory_report());
+      return memory_.OnReport(session.worker, message.memory_report());
     case v1::WorkerMessage::kLog:
       return HandleLog(session, message.log());
     case v1::WorkerMessage::kResumed:
@@ -199,7 +199,7 @@ void Controller::HandleReturn(Session& session,
   if (const Session* old = SessionOf(known.name); old != nullptr) {
     old->link->Close(
         absl::UnavailableError("the worker has opened another session"));
-    ForgetInMemoryRequests(known.name);
+    memory_.OnGone(known.name);
     sessions_.erase(old->link.get());
   }
   away_.erase(known.name);
@@ -426,7 +426,7 @@ void Controller::MissWorker(const std::string& worker) {
   away_[name] = std::move(away);
   links_.erase(name);
   session.link->Close(absl::UnavailableError("the session has ended"));
-  ForgetInMemoryRequests(name);
+  memory_.OnGone(name);
   LogWarning(absl::StrCat(reason, "; it may come back"),
              WorkerFields(name, job_id));
   if (!Commit(WorkerSuspected{name, reason})) return;
@@ -458,7 +458,7 @@ void Controller::LoseWorker(const std::string& worker,
     link->Close(absl::AbortedError(
         absl::StrCat("the coordinator counts this worker as lost: ", reason,
                      "; let go of everything and register again")));
-    ForgetInMemoryRequests(name);
+    memory_.OnGone(name);
   }
   ForgetKeeper(name);
   if (job_id.empty() || runs_.count(job_id) == 0) return;
