@@ -52,6 +52,22 @@ const char* DTypeName(DType dtype) {
   return "unknown";
 }
 
+bool IsFloatingPoint(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat64:
+    case DType::kFloat32:
+    case DType::kBFloat16:
+    case DType::kFloat16:
+      return true;
+    case DType::kInt64:
+    case DType::kInt32:
+    case DType::kUInt8:
+    case DType::kBool:
+      return false;
+  }
+  return false;
+}
+
 int64_t TensorDescriptor::elements() const {
   int64_t product = 1;
   bool overflow = false;

@@ -22,6 +22,7 @@ enum class DType : uint8_t {
 // 0 for a value that is none of the above (it came from outside).
 size_t DTypeBytes(DType dtype);
 const char* DTypeName(DType dtype);  // "float32"
+bool IsFloatingPoint(DType dtype);
 
 // The shape and type of one dense, contiguous, row-major tensor.
 struct TensorDescriptor {

@@ -99,7 +99,7 @@ v1::CoordinatorMessage JobRun::AssignFor(int worker) const {
     assign->mutable_restore()->mutable_sources()->Assign(
         planned_->sources.begin(), planned_->sources.end());
   }
-  assign->set_slot_bytes(static_cast<int64_t>(planned_->plan.boundary.bytes()));
+  assign->set_slot_bytes(planned_->plan.boundary.bytes());
   return message;
 }
 

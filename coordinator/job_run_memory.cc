@@ -63,9 +63,9 @@ absl::Status JobRun::CheckMemory(const PlannedJob& other) const {
   const int64_t limit = planned_->spec.memory.limit_bytes;
   if (!question.has_value() || limit == 0) return absl::OkStatus();
   question->schedule = &other.plan.schedule;
-  question->receive_pool_bytes = job::ReceivePoolBytes(
-      other.plan.schedule, static_cast<int64_t>(other.plan.boundary.bytes()),
-      question->profiles.front().tied_gradient_bytes);
+  question->receive_pool_bytes =
+      job::ReceivePoolBytes(other.plan.schedule, other.plan.boundary.bytes(),
+                            question->profiles.front().tied_gradient_bytes);
   SC_ASSIGN_OR_RETURN(const std::vector<job::MemoryInterval> intervals,
                       job::PredictMemory(*question));
   for (size_t i = 0; i < intervals.size(); ++i) {

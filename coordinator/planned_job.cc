@@ -96,9 +96,8 @@ std::vector<StagePlan> StagePlansOf(const job::JobPlan& plan) {
     entry.layer_begin = plan.stages[i].begin;
     entry.layer_end = plan.stages[i].end;
     entry.worker = plan.schedule.WorkerOf(stage).value();
-    entry.output_bytes = plan.schedule.SendsActivation(stage)
-                             ? static_cast<int64_t>(plan.boundary.bytes())
-                             : 0;
+    entry.output_bytes =
+        plan.schedule.SendsActivation(stage) ? plan.boundary.bytes() : 0;
     stages.push_back(entry);
   }
   return stages;

@@ -420,9 +420,6 @@ INSTANTIATE_TEST_SUITE_P(Numbers, BadInputTest, testing::ValuesIn(kNumbers),
                          TitleOf);
 
 const BadInput kNotBuilt[] = {
-    {"Architecture", "layers = 4", "layers = 4\narchitecture = \"torchscript\"",
-     "DIR/spec.toml:5:1: model.architecture: \"torchscript\" is not supported "
-     "yet; supported now: \"gpt2\", \"llama\", \"plugin\""},
     {"Data", "path = \"text.txt\"", "path = \"text.txt\"\nkind = \"jsonl\"",
      "DIR/spec.toml:9:1: data.kind: \"jsonl\" is not supported yet; supported "
      "now: \"text\", \"tokens\", \"megatron\""},
@@ -516,13 +513,34 @@ const BadInput kPlugins[] = {
      "model.hidden]"},
     {"TiedPlugin", "heads = 2",
      "heads = 2\narchitecture = \"plugin\"\npath = \"x.so\"",
-     "DIR/spec.toml:3:2: model.tie_embeddings: must be false for a plugin"},
+     "DIR/spec.toml:3:2: model.tie_embeddings: must be false with "
+     "model.architecture = \"plugin\""},
     {"PathWithoutPlugin", "heads = 2", "heads = 2\npath = \"x.so\"",
-     "DIR/spec.toml:7:1: model.path: is for model.architecture = \"plugin\" "
-     "alone; leave it out"},
+     "DIR/spec.toml:7:1: model.path: is for model.architecture = \"plugin\" or "
+     "\"torchscript\" alone; leave it out"},
     {"LastTargetWithoutPlugin", "sequence_length = 16", "targets = \"last\"",
      "DIR/spec.toml:9:1: data.targets: is for model.architecture = \"plugin\" "
-     "alone; leave it out"},
+     "or \"torchscript\" alone; leave it out"},
+    {"NoScript", "heads = 2",
+     "heads = 2\narchitecture = \"torchscript\"\ntie_embeddings = false",
+     "DIR/spec.toml:3:2: model.path: is missing; architecture \"torchscript\" "
+     "needs the path of its file"},
+    {"BoundariesThatAreNone", "heads = 2",
+     "heads = 2\narchitecture = \"torchscript\"\ntie_embeddings = false\n"
+     "path = \"x.pt\"\nboundaries = [\"float32[8]\", \"int65[8]\"]",
+     "DIR/spec.toml:10:1: model.boundaries: \"int65[8]\" begins with no type; "
+     "write a tensor as \"float32[128, 256]\", without its rows"},
+    {"BoundaryTwice", "heads = 2",
+     "heads = 2\narchitecture = \"torchscript\"\ntie_embeddings = false\n"
+     "path = \"x.pt\"\nboundary = [8]\nboundaries = [\"float32[8]\"]",
+     "DIR/spec.toml:11:1: model.boundaries: says what model.boundary says; "
+     "give "
+     "one of both"},
+    {"OptionsWithoutPlugin", "heads = 2",
+     "heads = 2\narchitecture = \"torchscript\"\ntie_embeddings = false\n"
+     "path = \"x.pt\"\noptions = \"8\"",
+     "DIR/spec.toml:10:1: model.options: is for model.architecture = "
+     "\"plugin\" alone; leave it out"},
 };
 INSTANTIATE_TEST_SUITE_P(Plugins, BadInputTest, testing::ValuesIn(kPlugins),
                          TitleOf);

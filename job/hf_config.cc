@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "job/config_reader.h"
 #include "job/model_shape.h"
+#include "job/words.h"
 #include "nlohmann/json.hpp"
 
 namespace stagecoach::job {
@@ -463,9 +464,10 @@ absl::StatusOr<ModelSpec> LoadHfConfig(const std::string& folder) {
 
 std::string HfConfigText(const JobSpec& spec) {
   json config;
-  if (spec.model.architecture == Architecture::kPlugin) {
+  if (spec.model.brings_stages()) {
     // For people: transformers cannot load it.
-    config = {{"model_type", "stagecoach_plugin"},
+    config = {{"model_type",
+               absl::StrCat("stagecoach_", WordOf(spec.model.architecture))},
               {"num_hidden_layers", spec.model.layers},
               {"options", spec.model.options}};
   } else if (!spec.model.config_json.empty()) {

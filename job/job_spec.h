@@ -35,11 +35,19 @@ struct ModelSpec {
   // Of embeddings, attention and what goes into the residual stream; -1: as the
   // checkpoint's config.json says, else 0.
   double dropout = -1;
-  // Of a plugin: its library, what it is told, and the sizes of one row of what
-  // crosses stages; empty: [sequence_length, hidden].
+  // Of stages that the job brings: their library or TorchScript file, what a
+  // plugin is told, and the sizes of one row of what crosses stages; empty:
+  // [sequence_length, hidden].
   std::string path;
   std::string options;
   std::vector<int64_t> boundary;
+  // Instead: several tensors, each as job/boundary.h parses it.
+  std::vector<std::string> boundaries;
+  // Nothing is known of such a model but what the spec says.
+  bool brings_stages() const {
+    return architecture == Architecture::kPlugin ||
+           architecture == Architecture::kTorchScript;
+  }
 
   // Of `checkpoint`'s config.json, once ResolveModel has read it: its text, and
   // what it says beyond the sizes above. Without, the sizes decide alone;

@@ -95,6 +95,7 @@ std::vector<Key> ModelKeys() {
       Unset("none", {"model.path", SC_FIELD(model.path), {}, Meaning::kPath}),
       {"model.options", SC_FIELD(model.options), {}},
       {"model.boundary", SC_FIELD(model.boundary), From(1, kMaxWidth)},
+      Unset("none", {"model.boundaries", SC_FIELD(model.boundaries), {}}),
   };
 }
 

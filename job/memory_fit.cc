@@ -169,9 +169,9 @@ bool Fits(const JobSpec& spec, const JobPlan& plan,
       for (StageMemory& stage : profile.stages) stage = Recomputed(stage);
     }
   }
-  question.receive_pool_bytes = ReceivePoolBytes(
-      other->schedule, static_cast<int64_t>(other->boundary.bytes()),
-      question.profiles.front().tied_gradient_bytes);
+  question.receive_pool_bytes =
+      ReceivePoolBytes(other->schedule, other->boundary.bytes(),
+                       question.profiles.front().tied_gradient_bytes);
   const auto intervals = PredictMemory(question);
   if (!intervals.ok()) return false;
   return std::all_of(intervals->begin(), intervals->end(),

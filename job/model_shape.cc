@@ -133,8 +133,8 @@ class Llama final : public Family {
   }
 };
 
-// Its parameters are known to its library alone.
-class Plugin final : public Family {
+// Its parameters are known to the stages that the job brings.
+class OwnStages final : public Family {
  public:
   using Family::Family;
 
@@ -145,8 +145,8 @@ class Plugin final : public Family {
 
 // Keeps a reference to `spec`.
 std::unique_ptr<Family> FamilyOf(const JobSpec& spec) {
-  if (spec.model.architecture == Architecture::kPlugin) {
-    return std::make_unique<Plugin>(spec);
+  if (spec.model.brings_stages()) {
+    return std::make_unique<OwnStages>(spec);
   }
   if (spec.model.architecture == Architecture::kLlama) {
     return std::make_unique<Llama>(spec);
@@ -181,14 +181,6 @@ void SetDropout(const ModelSpec& model, ModelConfig* config) {
   if (model.architecture != Architecture::kGpt2) return;
   config->embedding_dropout = model.dropout;
   config->residual_dropout = model.dropout;
-}
-
-TensorDescriptor PerToken(const JobSpec& spec, int64_t width, DType dtype) {
-  TensorDescriptor descriptor;
-  descriptor.dtype = dtype;
-  descriptor.shape = {spec.training.microbatch_size, spec.data.sequence_length,
-                      width};
-  return descriptor;
 }
 
 }  // namespace
@@ -274,18 +266,11 @@ DType ComputeTypeOf(Precision precision) {
   return DType::kFloat32;
 }
 
-TensorDescriptor BoundaryOf(const JobSpec& spec) {
-  TensorDescriptor boundary =
-      PerToken(spec, spec.model.hidden, ComputeTypeOf(spec.training.precision));
-  if (spec.model.boundary.empty()) return boundary;
-  boundary.shape = {spec.training.microbatch_size};
-  boundary.shape.insert(boundary.shape.end(), spec.model.boundary.begin(),
-                        spec.model.boundary.end());
-  return boundary;
-}
-
 TensorDescriptor LogitsOf(const JobSpec& spec) {
-  return PerToken(spec, spec.model.vocabulary, DType::kFloat32);
+  TensorDescriptor logits;
+  logits.shape = {spec.training.microbatch_size, spec.data.sequence_length,
+                  spec.model.vocabulary};
+  return logits;
 }
 
 }  // namespace stagecoach::job

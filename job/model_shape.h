@@ -51,11 +51,6 @@ int64_t ModelParameterCount(const JobSpec& spec);
 // products are computed.
 DType ComputeTypeOf(Precision precision);
 
-// What one microbatch puts on the wire behind a stage, and the gradient coming
-// back: [microbatch_size, sequence_length, hidden], or model.boundary for each
-// row, in the compute type.
-TensorDescriptor BoundaryOf(const JobSpec& spec);
-
 // The head's output for one microbatch:
 // float32[microbatch_size, sequence_length, vocabulary].
 TensorDescriptor LogitsOf(const JobSpec& spec);

@@ -169,10 +169,9 @@ TEST(ModelShapePropertyTest, CountsAgreeWithTheListsForEveryCut) {
   }
 }
 
-TEST(ModelShapeTest, BoundaryIsOneMicrobatchOfHiddenStates) {
+TEST(ModelShapeTest, LogitsAreOfOneMicrobatch) {
   JobSpec spec = Spec(4, 256, 300, 128, true);
   spec.training.microbatch_size = 4;
-  EXPECT_EQ(BoundaryOf(spec).ToString(), "float32[4, 128, 256]");
   EXPECT_EQ(LogitsOf(spec).ToString(), "float32[4, 128, 300]");
 }
 

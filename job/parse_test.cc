@@ -38,6 +38,7 @@ dropout = 0.125
 path = "stages.so"
 options = "patch=4"
 boundary = [5, 64]
+boundaries = ["int64[3]"]
 [data]
 kind = "tokens"
 path = "../data/tokens.bin"

@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "base/status.h"
-#include "job/model_shape.h"
+#include "job/boundary.h"
 #include "job/schedule_source.h"
 #include "schedule/auto.h"
 #include "schedule/evaluation.h"
@@ -126,7 +126,7 @@ schedule::SimulateOptions SimulationOf(const JobSpec& spec,
                                        const std::vector<StageLayers>& stages) {
   schedule::SimulateOptions options;
   if (profile == nullptr) return options;
-  const auto bytes = static_cast<int64_t>(BoundaryOf(spec).bytes());
+  const int64_t bytes = BoundaryOf(spec).bytes();
   options.costs = StageCostsOf(*profile, stages);
   options.bytes = StageBytesOf(*profile, stages, bytes);
   options.latency = kHandOverSeconds;
@@ -150,7 +150,7 @@ MemoryQuestion MemoryQuestionOf(
   }
   question.profiles = workers;
   question.receive_pool_bytes = ReceivePoolBytes(
-      plan.schedule, static_cast<int64_t>(plan.boundary.bytes()),
+      plan.schedule, plan.boundary.bytes(),
       workers.empty() ? 0 : workers.front().tied_gradient_bytes);
   return question;
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/tensor_descriptor.h"
+#include "job/boundary.h"
 #include "job/job_spec.h"
 #include "job/learning_rate.h"
 #include "job/memory_prediction.h"
@@ -39,9 +39,8 @@ struct JobPlan {
   double even_split_seconds = 0;
   // Of a measured plan whose schedule was "auto": how many were simulated.
   size_t schedules_tried = 0;
-  // What one microbatch puts on a wire behind each stage (activation), and the
-  // gradient coming back; equal for every boundary of these models.
-  TensorDescriptor boundary;
+  // What one microbatch puts on a wire behind each stage; the same behind all.
+  Boundary boundary;
   // Of a profile with its workers' memory: each worker's peak.
   std::vector<MemoryInterval> memory;
   int64_t target_tokens_per_step = 0;

@@ -40,6 +40,7 @@ void ToProto(const ModelSpec& spec, v1::ModelSpec* proto) {
   proto->set_path(spec.path);
   proto->set_options(spec.options);
   for (const int64_t size : spec.boundary) proto->add_boundary(size);
+  for (const std::string& row : spec.boundaries) proto->add_boundaries(row);
   if (spec.dropout != ModelSpec().dropout) proto->set_dropout(spec.dropout);
 }
 
@@ -58,6 +59,7 @@ absl::Status FromProto(const v1::ModelSpec& proto, ModelSpec* spec) {
   spec->path = proto.path();
   spec->options = proto.options();
   spec->boundary.assign(proto.boundary().begin(), proto.boundary().end());
+  spec->boundaries.assign(proto.boundaries().begin(), proto.boundaries().end());
   if (proto.config_json().empty()) return absl::OkStatus();
   const std::string folder = std::move(spec->checkpoint);
   SC_ASSIGN_OR_RETURN(

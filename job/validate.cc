@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/bytes.h"
+#include "job/boundary.h"
 #include "job/findings.h"
 #include "job/keys.h"
 #include "job/model_shape.h"
@@ -30,6 +31,7 @@ namespace {
 // What no machine can hold; below it, sizes in bytes stay far from 2^63.
 constexpr int64_t kMaxParameters = int64_t{1} << 40;
 constexpr int64_t kMaxBoundaryBytes = int64_t{1} << 34;
+constexpr size_t kMaxBoundaryTensors = 16;
 constexpr int64_t kMaxLogitsBytes = int64_t{1} << 40;
 // Bounds the memory and time of planning.
 constexpr int64_t kMaxChunksPerStep = int64_t{1} << 22;
@@ -113,16 +115,13 @@ class Validator {
                key.field(copy));
   }
 
-  // The sizes of a checkpoint's model are in the checkpoint, and a plugin's
-  // width is its own affair.
+  // The sizes of a checkpoint's model are in the checkpoint, and the width of
+  // stages that the job brings is their own affair.
   bool IsOptionalHere(const Key& key) const {
     if (TableOf(key.name) != "model") return false;
     return !spec_.model.checkpoint.empty() ||
-           (IsPlugin() &&
+           (spec_.model.brings_stages() &&
             (key.name == "model.hidden" || key.name == "model.heads"));
-  }
-  bool IsPlugin() const {
-    return spec_.model.architecture == Architecture::kPlugin;
   }
 
   template <typename T>
@@ -203,7 +202,7 @@ class Validator {
     if (!model.checkpoint.empty() && !model.config.has_value()) {
       Add("model.checkpoint", "its config.json has not been read");
     }
-    CheckPlugin();
+    CheckOwnStages();
     CheckHeads();
     CheckPositions();
     if (Sound({"model.vocabulary", "data.kind"}) &&
@@ -215,51 +214,82 @@ class Validator {
     }
   }
 
-  void CheckPlugin() {
+  // Stages that the job brings: a plugin's or TorchScript's.
+  void CheckOwnStages() {
     const ModelSpec& model = spec_.model;
-    if (!IsPlugin()) {
-      if (!model.path.empty()) AddOnlyForPlugins("model.path");
-      if (!model.options.empty()) AddOnlyForPlugins("model.options");
-      if (!model.boundary.empty()) AddOnlyForPlugins("model.boundary");
-      if (spec_.data.targets != "next") AddOnlyForPlugins("data.targets");
+    const bool plugin = model.architecture == Architecture::kPlugin;
+    if (!plugin && !model.options.empty()) {
+      Add("model.options",
+          "is for model.architecture = \"plugin\" alone; leave it out");
+    }
+    if (!model.brings_stages()) {
+      if (!model.path.empty()) AddOnlyForOwnStages("model.path");
+      if (!model.boundary.empty()) AddOnlyForOwnStages("model.boundary");
+      if (!model.boundaries.empty()) AddOnlyForOwnStages("model.boundaries");
+      if (spec_.data.targets != "next") AddOnlyForOwnStages("data.targets");
       return;
     }
+    const std::string with_it = absl::StrCat(" with model.architecture = \"",
+                                             WordOf(model.architecture), "\"");
     if (model.path.empty()) {
       Add("model.path",
-          "is missing; architecture \"plugin\" needs the path of its library");
+          absl::StrCat("is missing; architecture \"",
+                       WordOf(model.architecture), "\" needs the path of its ",
+                       plugin ? "library" : "file"));
     }
-    if (model.boundary.empty() && model.hidden == 0) {
+    CheckBoundaries();
+    if (model.boundary.empty() && model.boundaries.empty() &&
+        model.hidden == 0) {
       Add("model.boundary",
           "is missing; give the sizes of one row of what crosses stages, or "
           "model.hidden for [data.sequence_length, model.hidden]");
     }
     if (model.tie_embeddings) {
-      Add("model.tie_embeddings", "must be false for a plugin");
+      Add("model.tie_embeddings", absl::StrCat("must be false", with_it));
     }
     if (model.dropout > 0) {
       Add("model.dropout",
-          "a plugin drops what it likes; leave this out, or tell it in "
-          "model.options");
+          "the model drops what it likes; leave this out, or tell it to the "
+          "model");
     }
     if (spec_.training.precision != Precision::kFloat32) {
-      Add("training.precision", "must be \"float32\" for a plugin");
+      Add("training.precision", absl::StrCat("must be \"float32\"", with_it));
     }
     if (!spec_.training.freeze.empty()) {
       Add("training.freeze",
-          "a plugin's parameters are known to it alone; leave this out");
+          absl::StrCat("cannot be used", with_it,
+                       ", whose parameters are not known here; leave it out"));
     }
     if (spec_.data.isolated()) {
-      Add("data.documents", "must be \"packed\" for a plugin");
+      Add("data.documents", absl::StrCat("must be \"packed\"", with_it));
     }
   }
-  void AddOnlyForPlugins(absl::string_view key) {
-    Add(key, "is for model.architecture = \"plugin\" alone; leave it out");
+  void CheckBoundaries() {
+    const ModelSpec& model = spec_.model;
+    if (!model.boundary.empty() && !model.boundaries.empty()) {
+      Add("model.boundaries",
+          "says what model.boundary says; give one of both");
+    }
+    if (model.boundaries.size() > kMaxBoundaryTensors) {
+      Add("model.boundaries",
+          absl::StrCat("has ", model.boundaries.size(),
+                       " tensors; the most is ", kMaxBoundaryTensors));
+    }
+    for (const std::string& text : model.boundaries) {
+      const auto row = ParseBoundaryRow(text);
+      if (!row.ok()) Add("model.boundaries", row.status().message());
+    }
+  }
+  void AddOnlyForOwnStages(absl::string_view key) {
+    Add(key,
+        "is for model.architecture = \"plugin\" or \"torchscript\" alone; "
+        "leave it out");
   }
 
   // A checkpoint's heads were checked with its config.json.
   void CheckHeads() {
     const ModelSpec& model = spec_.model;
-    if (!model.checkpoint.empty() || IsPlugin() ||
+    if (!model.checkpoint.empty() || spec_.model.brings_stages() ||
         !Sound({"model.hidden", "model.heads"})) {
       return;
     }
@@ -356,7 +386,7 @@ class Validator {
     if (freeze.empty() ||
         !Sound({"model.checkpoint", "model.layers", "model.hidden",
                 "model.vocabulary", "training.freeze"}) ||
-        IsPlugin()) {
+        spec_.model.brings_stages()) {
       return;
     }
     StageLayers all;
@@ -448,8 +478,8 @@ class Validator {
 
   void CheckSizes() {
     if (!Sound({"model.checkpoint", "model.layers", "model.hidden",
-                "model.vocabulary", "data.sequence_length",
-                "training.microbatch_size"})) {
+                "model.vocabulary", "model.boundary", "model.boundaries",
+                "data.sequence_length", "training.microbatch_size"})) {
       return;
     }
     const int64_t parameters = ModelParameterCount(spec_);
@@ -459,9 +489,10 @@ class Validator {
                        " parameters; the most is ", kMaxParameters,
                        "; lower model.hidden or model.layers"));
     }
-    CheckBytes("activation", "model.hidden", BoundaryOf(spec_),
-               kMaxBoundaryBytes);
-    if (IsPlugin()) return;
+    for (const TensorDescriptor& tensor : BoundaryOf(spec_).tensors) {
+      CheckBytes("activation", "model.hidden", tensor, kMaxBoundaryBytes);
+    }
+    if (spec_.model.brings_stages()) return;
     CheckBytes("logits", "model.vocabulary", LogitsOf(spec_), kMaxLogitsBytes);
   }
 

@@ -7,7 +7,7 @@ constexpr Word<Architecture> kArchitectures[] = {
     {"gpt2", Architecture::kGpt2},
     {"llama", Architecture::kLlama},
     {"plugin", Architecture::kPlugin},
-    {"torchscript", Architecture::kTorchScript, false},
+    {"torchscript", Architecture::kTorchScript},
 };
 constexpr Word<DataKind> kDataKinds[] = {
     {"text", DataKind::kText},

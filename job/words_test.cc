@@ -54,11 +54,10 @@ TYPED_TEST(WordsTest, TheDefaultIsSupported) {
 }
 
 TEST(WordTextsTest, TellsWhatIsBuilt) {
-  EXPECT_EQ(
-      WordTexts<Architecture>(),
-      (std::vector<std::string>{"gpt2", "llama", "plugin", "torchscript"}));
-  EXPECT_EQ(WordTexts<Architecture>(true),
-            (std::vector<std::string>{"gpt2", "llama", "plugin"}));
+  EXPECT_EQ(WordTexts<DataKind>(),
+            (std::vector<std::string>{"text", "tokens", "megatron", "jsonl"}));
+  EXPECT_EQ(WordTexts<DataKind>(true),
+            (std::vector<std::string>{"text", "tokens", "megatron"}));
 }
 
 }  // namespace

@@ -182,7 +182,7 @@ class Worker {
     stage->set_layer_begin(plan.stages[0].begin);
     stage->set_layer_end(plan.stages[0].end);
     for (int w = 0; w < workers; ++w) assign->add_peers();
-    assign->set_slot_bytes(static_cast<int64_t>(plan.boundary.bytes()));
+    assign->set_slot_bytes(plan.boundary.bytes());
   }
 
   static void Reschedule(const char* kind, v1::Reschedule* reschedule) {

@@ -122,7 +122,7 @@ class SessionTest : public ::testing::Test {
       peer->set_worker("w0");
       peer->set_incarnation(kIncarnation);
       assign->set_checkpoint(checkpoint_);
-      assign->set_slot_bytes(static_cast<int64_t>(plan.boundary.bytes()));
+      assign->set_slot_bytes(plan.boundary.bytes());
     });
   }
   void Profile(bool measure) {

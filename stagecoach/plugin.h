@@ -73,9 +73,9 @@ class Stage {
   // `inputs`: the first stage is given tokens, int64 [rows, sequence_length];
   // any other what the stage before it returned. `targets`: int64, of the last
   // stage: [rows, sequence_length] with data.targets = "next", [rows] with
-  // "last". The result is one tensor, float32 [rows, model.boundary ...]; of
-  // the last stage, a scalar: the sum (not the mean) of the losses of all
-  // targets. Plain PyTorch under autograd.
+  // "last". The result is one tensor, float32 [rows, model.boundary ...], or
+  // those of model.boundaries; of the last stage, a scalar: the sum (not the
+  // mean) of the losses of all targets. Plain PyTorch under autograd.
   virtual std::vector<at::Tensor> Forward(std::vector<at::Tensor> inputs,
                                           const at::Tensor& targets,
                                           const Position& position) = 0;

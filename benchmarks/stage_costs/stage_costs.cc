@@ -25,8 +25,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "base/tensor_descriptor.h"
+#include "job/boundary.h"
 #include "job/job_spec.h"
-#include "job/model_shape.h"
 #include "stage_worker/engine/stage_engine.h"
 #include "stage_worker/engine/torch/torch_engine.h"
 
@@ -96,7 +96,7 @@ class Stage {
     stage.layers.end = 3;
     options.stages = {stage};
     engine_ = Must(NewTorchEngine(TorchOptions(), options));
-    boundary_ = job::BoundaryOf(spec);
+    boundary_ = job::BoundaryOf(spec).tensors[0];
   }
 
   void Measure(Costs* costs) {

@@ -26,7 +26,7 @@ std::string WorkerName(WorkerIndex worker) {
 // Activation bytes that one microbatch puts on the wire behind a stage.
 int64_t OutputBytes(const job::JobPlan& plan, StageIndex stage) {
   if (!plan.schedule.SendsActivation(stage)) return 0;
-  return static_cast<int64_t>(plan.boundary.bytes());
+  return plan.boundary.bytes();
 }
 
 Json WorkerJson(const job::JobPlan& plan, WorkerIndex worker) {

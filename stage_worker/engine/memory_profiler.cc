@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/tensor_descriptor.h"
+#include "job/boundary.h"
 #include "job/model_shape.h"
 #include "stage_worker/engine/boundary_buffer.h"
 
@@ -26,7 +27,6 @@ class Profiler {
            std::shared_ptr<BoundaryBuffer> boundary)
       : options_(options),
         engine_(*options.engine),
-        boundary_descriptor_(job::BoundaryOf(options.spec)),
         boundary_(std::move(boundary)) {}
 
   absl::StatusOr<job::StageMemory> Measure(const StageAssignment& stage);
@@ -40,7 +40,10 @@ class Profiler {
     std::weak_ptr<void> memory;
   };
 
-  absl::StatusOr<Received> Receive(bool none);
+  absl::StatusOr<Received> Receive(BoundaryBuffer::Direction direction);
+  // Nothing for the first stage, and for the last one.
+  absl::StatusOr<Received> Inputs(const StageAssignment& stage);
+  absl::StatusOr<Received> OutputGradients(const StageAssignment& stage);
   template <typename Work>
   absl::StatusOr<CategoryBytes> PeakOf(Work work);
   // What goes when these are dropped.
@@ -54,7 +57,6 @@ class Profiler {
 
   const MemoryProfilerOptions& options_;
   StageEngine& engine_;
-  const TensorDescriptor boundary_descriptor_;
   const std::shared_ptr<BoundaryBuffer> boundary_;
 };
 
@@ -82,16 +84,27 @@ absl::StatusOr<CategoryBytes> Profiler::PeakOf(Work work) {
   return peak - before;
 }
 
-absl::StatusOr<Profiler::Received> Profiler::Receive(bool none) {
+absl::StatusOr<Profiler::Received> Profiler::Receive(
+    BoundaryBuffer::Direction direction) {
   Received received;
-  if (none) return received;
-  std::shared_ptr<void> memory(boundary_->data(), [held = boundary_](void*) {});
+  const std::shared_ptr<void> memory(boundary_->data(),
+                                     [held = boundary_](void*) {});
   received.memory = memory;
-  SC_ASSIGN_OR_RETURN(TensorRef tensor,
-                      engine_.Adopt(boundary_descriptor_, boundary_->data(),
-                                    std::move(memory)));
-  received.tensors.push_back(std::move(tensor));
+  SC_ASSIGN_OR_RETURN(received.tensors,
+                      boundary_->Adopt(&engine_, memory, direction));
   return received;
+}
+
+absl::StatusOr<Profiler::Received> Profiler::Inputs(
+    const StageAssignment& stage) {
+  if (stage.first) return Received();
+  return Receive(BoundaryBuffer::Direction::kActivations);
+}
+
+absl::StatusOr<Profiler::Received> Profiler::OutputGradients(
+    const StageAssignment& stage) {
+  if (stage.last) return Received();
+  return Receive(BoundaryBuffer::Direction::kGradients);
 }
 
 CategoryBytes Profiler::Drop(std::vector<TensorRef>* tensors) {
@@ -104,7 +117,7 @@ absl::Status Profiler::Forward(const StageAssignment& stage,
                                job::StageMemory* memory,
                                std::weak_ptr<void>* input) {
   SC_RETURN_IF_ERROR(engine_.BeginStep(kStep, /*target_tokens=*/1));
-  SC_ASSIGN_OR_RETURN(Received received, Receive(stage.first));
+  SC_ASSIGN_OR_RETURN(Received received, Inputs(stage));
   *input = received.memory;
   const CategoryBytes before = Now();
   std::vector<TensorRef> outputs;
@@ -126,7 +139,7 @@ absl::Status Profiler::Whole(const StageAssignment& stage,
                              job::StageMemory* memory) {
   std::weak_ptr<void> input;
   SC_RETURN_IF_ERROR(Forward(stage, memory, &input));
-  SC_ASSIGN_OR_RETURN(Received received, Receive(stage.last));
+  SC_ASSIGN_OR_RETURN(Received received, OutputGradients(stage));
   std::vector<TensorRef> gradients;
   SC_ASSIGN_OR_RETURN(memory->backward_peak, PeakOf([&]() -> absl::Status {
                         SC_ASSIGN_OR_RETURN(
@@ -145,7 +158,7 @@ absl::Status Profiler::Split(const StageAssignment& stage,
   std::weak_ptr<void> input;
   SC_RETURN_IF_ERROR(Forward(stage, memory, &input));
   const CategoryBytes forwarded = Now();
-  SC_ASSIGN_OR_RETURN(Received received, Receive(stage.last));
+  SC_ASSIGN_OR_RETURN(Received received, OutputGradients(stage));
   std::vector<TensorRef> gradients;
   auto peak = PeakOf([&]() -> absl::Status {
     SC_ASSIGN_OR_RETURN(gradients,
@@ -175,7 +188,7 @@ absl::Status Profiler::Evaluation(const StageAssignment& stage,
                                   job::StageMemory* memory) {
   SC_RETURN_IF_ERROR(
       engine_.BeginEvaluation(kStep, options_.data, /*microbatches=*/1));
-  SC_ASSIGN_OR_RETURN(Received received, Receive(stage.first));
+  SC_ASSIGN_OR_RETURN(Received received, Inputs(stage));
   std::vector<TensorRef> outputs;
   SC_ASSIGN_OR_RETURN(memory->evaluation_peak, PeakOf([&]() -> absl::Status {
                         SC_ASSIGN_OR_RETURN(
@@ -242,9 +255,9 @@ absl::StatusOr<job::WorkerMemoryProfile> ProfileWorkerMemory(
     const MemoryProfilerOptions& options) {
   job::WorkerMemoryProfile profile;
   {
-    const size_t bytes = job::BoundaryOf(options.spec).bytes();
-    SC_ASSIGN_OR_RETURN(std::shared_ptr<BoundaryBuffer> boundary,
-                        BoundaryBuffer::New(options.allocator, bytes));
+    SC_ASSIGN_OR_RETURN(
+        std::shared_ptr<BoundaryBuffer> boundary,
+        BoundaryBuffer::New(options.allocator, job::BoundaryOf(options.spec)));
     Profiler profiler(options, std::move(boundary));
     for (const StageAssignment& stage : options.stages) {
       auto memory = profiler.Measure(stage);
@@ -261,9 +274,9 @@ absl::StatusOr<job::WorkerMemoryProfile> ProfileWorkerMemory(
   // The boundary's bytes are no part of it.
   profile.resident.Add(MemoryCategory::kWireReceive,
                        -profile.resident.Of(MemoryCategory::kWireReceive));
-  // A plugin's parameters are known to its engine alone.
+  // Of stages that the job brings, the engine alone knows the parameters.
   profile.state_copy_bytes =
-      options.spec.model.architecture == job::Architecture::kPlugin
+      options.spec.model.brings_stages()
           ? profile.resident.Of(MemoryCategory::kParameter) +
                 profile.resident.Of(MemoryCategory::kOptimizer)
           : StateCopyBytes(options);

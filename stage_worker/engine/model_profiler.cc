@@ -12,7 +12,7 @@
 #include "absl/time/time.h"
 #include "base/status.h"
 #include "base/tensor_descriptor.h"
-#include "job/model_shape.h"
+#include "job/boundary.h"
 #include "memory/category.h"
 #include "stage_worker/engine/boundary_buffer.h"
 
@@ -32,10 +32,7 @@ class PieceProfiler {
  public:
   PieceProfiler(const ProfilerOptions& options, const StageAssignment& piece,
                 std::shared_ptr<BoundaryBuffer> boundary)
-      : options_(options),
-        piece_(piece),
-        descriptor_(job::BoundaryOf(options.spec)),
-        boundary_(std::move(boundary)) {}
+      : options_(options), piece_(piece), boundary_(std::move(boundary)) {}
 
   absl::StatusOr<job::LayerProfile> Run();
 
@@ -47,12 +44,12 @@ class PieceProfiler {
   absl::Status Forward(double* shortest);
   template <typename Work>
   absl::Status Timed(double* shortest, Work work);
-  absl::StatusOr<std::vector<TensorRef>> Received(bool none);
+  absl::StatusOr<std::vector<TensorRef>> Inputs();
+  absl::StatusOr<std::vector<TensorRef>> OutputGradients();
   int64_t ActivationBytes() const;
 
   const ProfilerOptions& options_;
   const StageAssignment piece_;
-  const TensorDescriptor descriptor_;
   const std::shared_ptr<BoundaryBuffer> boundary_;
   std::unique_ptr<StageEngine> engine_;
   job::LayerProfile profile_;
@@ -76,14 +73,16 @@ int64_t PieceProfiler::ActivationBytes() const {
   return options_.allocator->Stats().categories[category].current;
 }
 
-absl::StatusOr<std::vector<TensorRef>> PieceProfiler::Received(bool none) {
-  std::vector<TensorRef> tensors;
-  if (none) return tensors;
-  SC_ASSIGN_OR_RETURN(
-      TensorRef tensor,
-      engine_->Adopt(descriptor_, boundary_->data(), boundary_));
-  tensors.push_back(std::move(tensor));
-  return tensors;
+absl::StatusOr<std::vector<TensorRef>> PieceProfiler::Inputs() {
+  if (piece_.first) return std::vector<TensorRef>();
+  return boundary_->Adopt(engine_.get(), boundary_,
+                          BoundaryBuffer::Direction::kActivations);
+}
+
+absl::StatusOr<std::vector<TensorRef>> PieceProfiler::OutputGradients() {
+  if (piece_.last) return std::vector<TensorRef>();
+  return boundary_->Adopt(engine_.get(), boundary_,
+                          BoundaryBuffer::Direction::kGradients);
 }
 
 template <typename Work>
@@ -98,7 +97,7 @@ absl::Status PieceProfiler::Timed(double* shortest, Work work) {
 
 absl::Status PieceProfiler::Forward(double* shortest) {
   SC_RETURN_IF_ERROR(engine_->BeginStep(StepIndex(0), /*target_tokens=*/1));
-  SC_ASSIGN_OR_RETURN(std::vector<TensorRef> inputs, Received(piece_.first));
+  SC_ASSIGN_OR_RETURN(std::vector<TensorRef> inputs, Inputs());
   const int64_t before = ActivationBytes();
   std::vector<TensorRef> outputs;
   SC_RETURN_IF_ERROR(Timed(shortest, [&]() -> absl::Status {
@@ -113,7 +112,7 @@ absl::Status PieceProfiler::Forward(double* shortest) {
 
 absl::Status PieceProfiler::RunWhole() {
   SC_RETURN_IF_ERROR(Forward(&profile_.forward_seconds));
-  SC_ASSIGN_OR_RETURN(std::vector<TensorRef> gradients, Received(piece_.last));
+  SC_ASSIGN_OR_RETURN(std::vector<TensorRef> gradients, OutputGradients());
   SC_RETURN_IF_ERROR(Timed(&profile_.backward_seconds, [&] {
     return engine_->Backward(piece_.stage, kMicrobatch, std::move(gradients))
         .status();
@@ -124,7 +123,7 @@ absl::Status PieceProfiler::RunWhole() {
 
 absl::Status PieceProfiler::RunSplit() {
   SC_RETURN_IF_ERROR(Forward(&profile_.forward_seconds));
-  SC_ASSIGN_OR_RETURN(std::vector<TensorRef> gradients, Received(piece_.last));
+  SC_ASSIGN_OR_RETURN(std::vector<TensorRef> gradients, OutputGradients());
   SC_RETURN_IF_ERROR(Timed(&profile_.backward_input_seconds, [&] {
     return engine_
         ->BackwardInput(piece_.stage, kMicrobatch, std::move(gradients))
@@ -168,9 +167,11 @@ absl::StatusOr<job::LayerProfile> ProfilePiece(
 }
 
 absl::StatusOr<double> CopySeconds(const ProfilerOptions& options,
-                                   const BoundaryBuffer& from, size_t bytes) {
+                                   const BoundaryBuffer& from,
+                                   const job::Boundary& boundary) {
   SC_ASSIGN_OR_RETURN(const std::shared_ptr<BoundaryBuffer> to,
-                      BoundaryBuffer::New(options.allocator, bytes));
+                      BoundaryBuffer::New(options.allocator, boundary));
+  const auto bytes = static_cast<size_t>(boundary.bytes());
   double shortest = std::numeric_limits<double>::infinity();
   for (int run = 0; run < kMostRuns; ++run) {
     const absl::Time start = options.clock->Now();
@@ -185,9 +186,9 @@ absl::StatusOr<double> CopySeconds(const ProfilerOptions& options,
 
 absl::StatusOr<job::ModelProfile> ProfileModel(const ProfilerOptions& options) {
   const int64_t layers = options.spec.model.layers;
-  const size_t bytes = job::BoundaryOf(options.spec).bytes();
+  const job::Boundary sizes = job::BoundaryOf(options.spec);
   SC_ASSIGN_OR_RETURN(const std::shared_ptr<BoundaryBuffer> boundary,
-                      BoundaryBuffer::New(options.allocator, bytes));
+                      BoundaryBuffer::New(options.allocator, sizes));
   job::ModelProfile profile;
   StageAssignment embedding;
   embedding.stage = StageIndex(0);
@@ -207,7 +208,7 @@ absl::StatusOr<job::ModelProfile> ProfileModel(const ProfilerOptions& options) {
   SC_ASSIGN_OR_RETURN(profile.head,
                       ProfilePiece(options, "head", head, boundary));
   SC_ASSIGN_OR_RETURN(profile.copy_seconds,
-                      CopySeconds(options, *boundary, bytes));
+                      CopySeconds(options, *boundary, sizes));
   return profile;
 }
 

@@ -7,6 +7,7 @@
 #include "job/model_shape.h"
 #include "stage_worker/model/plugin.h"
 #include "stage_worker/model/stage_model.h"
+#include "stage_worker/model/torch_script.h"
 #include "stage_worker/model/weights.h"
 
 namespace stagecoach::worker {
@@ -22,10 +23,9 @@ absl::StatusOr<std::unique_ptr<StageModel>> NewDrawnModel(
     case job::Architecture::kPlugin:
       return NewPluginStage(spec, stage);
     case job::Architecture::kTorchScript:
-      break;
+      return NewTorchScriptStage(spec, stage);
   }
-  return absl::UnimplementedError(
-      "this model.architecture is not supported yet; try \"gpt2\"");
+  return absl::InternalError("unknown model.architecture");
 }
 
 // Own kernels compute in float32, and their attention neither takes a mask nor

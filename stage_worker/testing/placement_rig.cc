@@ -118,7 +118,7 @@ absl::Status PlacementRig::Build(const Options& options, int worker) {
   }
   placement.schedule = plan_.schedule;
   placement.evaluation = plan_.evaluation;
-  placement.boundary_bytes = plan_.boundary.bytes();
+  placement.boundary_bytes = static_cast<size_t>(plan_.boundary.bytes());
   for (StageIndex stage : plan_.schedule.StagesOf(placement.worker)) {
     StageAssignment assignment;
     assignment.stage = stage;

@@ -3,14 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "stage_worker/engine/local_pipeline.h"
 #include "stage_worker/engine/torch/torch_test_util.h"
 #include "stage_worker/model/stage_model.h"
+#include "tests/plugin/training.h"
 
 namespace stagecoach::worker {
 namespace {
@@ -67,87 +66,27 @@ job::JobSpec Spec() {
   return spec;
 }
 
-struct Trained {
-  std::vector<LocalStep> steps;
-  std::vector<std::string> digests;
-};
-
-template <typename Order>
-Trained Train(const job::JobSpec& spec, int stages, int engines,
-              const Order& order, int steps = 5) {
-  BarData data(spec);
-  LocalPipeline::Options options;
-  options.spec = spec;
-  options.stages = stages;
-  options.engines = engines;
-  options.factory = TorchFactory(NewStageModel);
-  options.data = &data;
-  auto pipeline = LocalPipeline::Create(options);
-  Trained trained;
-  EXPECT_TRUE(pipeline.ok()) << pipeline.status();
-  if (!pipeline.ok()) return trained;
-  for (int step = 0; step < steps; ++step) {
-    auto result = (*pipeline)->RunStep(
-        StepIndex(step),
-        order(stages, static_cast<int>(spec.training.microbatches)));
-    EXPECT_TRUE(result.ok()) << result.status();
-    if (!result.ok()) return trained;
-    trained.steps.push_back(*result);
-  }
-  const auto digests = (*pipeline)->Digests();
-  EXPECT_TRUE(digests.ok()) << digests.status();
-  for (const ParameterDigest& digest : *digests) {
-    trained.digests.push_back(digest.name + " " + digest.sha256);
-  }
-  return trained;
-}
-
-void ExpectEqual(const Trained& run, const Trained& reference) {
-  ASSERT_FALSE(reference.steps.empty());
-  EXPECT_EQ(run.steps, reference.steps);
-  EXPECT_EQ(run.digests, reference.digests);
-}
-
-ActionList SplitOrder(int stages, int microbatches) {
-  return WithSplitBackward(OneForwardOneBackwardOrder(stages, microbatches));
-}
-
+// Its own autograd function runs in both halves of a split backward, too.
 TEST(PluginTest, TrainsWithTheSameBitsHoweverItIsCut) {
   for (const job::OptimizerKind optimizer :
        {job::OptimizerKind::kAdamW, job::OptimizerKind::kSgd}) {
     job::JobSpec spec = Spec();
     spec.training.optimizer = optimizer;
-    const Trained reference = Train(spec, 1, 1, GpipeOrder);
+    BarData data(spec);
+    const Trained reference = ExpectSameHoweverCut(spec, &data, 5);
     EXPECT_EQ(reference.digests.size(), 3u + 4 * 12 + 4);
-    for (const auto& [stages, engines] :
-         std::vector<std::pair<int, int>>{{1, 1}, {2, 2}, {4, 2}, {4, 4}}) {
-      SCOPED_TRACE(std::to_string(stages) + " stages on " +
-                   std::to_string(engines) + " engines");
-      ExpectEqual(Train(spec, stages, engines, OneForwardOneBackwardOrder),
-                  reference);
-      // Its own autograd function runs in both halves of a split backward.
-      ExpectEqual(Train(spec, stages, engines, SplitOrder), reference);
-    }
-    spec.memory.recompute = job::Recompute::kFull;
-    ExpectEqual(Train(spec, 4, 4, GpipeOrder), reference);
   }
 }
 
 TEST(PluginTest, Learns) {
   job::JobSpec spec = Spec();
   spec.training.learning_rate = 3e-3;
-  const Trained trained = Train(spec, 2, 2, OneForwardOneBackwardOrder, 60);
+  BarData data(spec);
+  const Trained trained =
+      Train(spec, &data, 2, 2, OneForwardOneBackwardOrder, 60);
   ASSERT_EQ(trained.steps.size(), 60u);
   EXPECT_NEAR(trained.steps.front().loss, std::log(double{kClasses}), 0.8);
   EXPECT_LT(trained.steps.back().loss, 0.5);
-}
-
-std::string Refusal(const job::JobSpec& spec) {
-  StartTorchForTests();
-  StageAssignment all;
-  all.layers.end = spec.model.layers;
-  all.first = all.last = true;
-  return std::string(NewStageModel(spec, all).status().message());
 }
 
 TEST(PluginTest, RefusesWhatIsNoPlugin) {
@@ -185,7 +124,7 @@ TEST(PluginTest, AnOutputOfOtherSizesEndsTheStep) {
   ASSERT_TRUE(pipeline.ok()) << pipeline.status();
   const auto step = (*pipeline)->RunStep(StepIndex(0), GpipeOrder(2, 4));
   EXPECT_NE(step.status().message().find(
-                "returned [3, 4, 32]; model.boundary says [5, 32]"),
+                "returned float32[3, 4, 32]; the job says float32[3, 5, 32]"),
             std::string::npos)
       << step.status();
 }

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
-#include "job/model_shape.h"
+#include "job/boundary.h"
 #include "memory/category.h"
 #include "stage_worker/engine/step_protocol.h"
 #include "stage_worker/engine/synthetic/checksum.h"
@@ -134,10 +134,13 @@ StepProtocol::Options ProtocolOptions(const EngineOptions& options) {
 
 TensorDescriptor Boundary(const SyntheticOptions& synthetic,
                           const EngineOptions& options) {
-  if (synthetic.boundary_bytes <= 0) return job::BoundaryOf(options.spec);
+  const job::Boundary boundary = job::BoundaryOf(options.spec);
+  const bool as_specified = synthetic.boundary_bytes <= 0;
+  if (as_specified && boundary.tensors.size() == 1) return boundary.tensors[0];
   TensorDescriptor descriptor;
   descriptor.dtype = DType::kUInt8;
-  descriptor.shape = {synthetic.boundary_bytes};
+  descriptor.shape = {as_specified ? boundary.bytes()
+                                   : synthetic.boundary_bytes};
   return descriptor;
 }
 

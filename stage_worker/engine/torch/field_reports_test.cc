@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "job/model_shape.h"
+#include "job/boundary.h"
 #include "stage_worker/engine/torch/torch_test_util.h"
 
 // What went wrong for users of other engines when outputs were given back, each
@@ -130,7 +130,7 @@ struct Slot {
 };
 
 Slot Receive(StageEngine& engine) {
-  const TensorDescriptor descriptor = job::BoundaryOf(TinySpec());
+  const TensorDescriptor descriptor = job::BoundaryOf(TinySpec()).tensors[0];
   std::shared_ptr<void> memory(std::aligned_alloc(64, descriptor.bytes()),
                                std::free);
   std::memset(memory.get(), 0, descriptor.bytes());

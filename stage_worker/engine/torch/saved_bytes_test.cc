@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "job/model_shape.h"
+#include "job/boundary.h"
 #include "stage_worker/engine/memory_profiler.h"
 #include "stage_worker/engine/torch/torch_test_util.h"
 
@@ -27,7 +27,7 @@ constexpr MicrobatchIndex kMicrobatch{0};
 
 // A tensor of a peer.
 TensorRef Received(StageEngine& engine, const job::JobSpec& spec) {
-  const TensorDescriptor descriptor = job::BoundaryOf(spec);
+  const TensorDescriptor descriptor = job::BoundaryOf(spec).tensors[0];
   std::shared_ptr<void> memory(
       std::aligned_alloc(64, (descriptor.bytes() / 64 + 1) * 64), std::free);
   std::memset(memory.get(), 0, descriptor.bytes());

@@ -30,10 +30,6 @@ class TorchTensor final : public EngineTensor {
   const TensorDescriptor descriptor_;
 };
 
-// Throws std::invalid_argument for element types without a DType.
-DType DTypeOf(at::ScalarType type);
-at::ScalarType ScalarTypeOf(DType dtype);
-
 // What identifies a storage between engine and ledger: where its bytes lie.
 // Null for an empty one.
 const void* StorageIdentity(const at::Tensor& tensor);

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "stage_worker/engine/torch/dtypes.h"
 #include "stage_worker/engine/torch/torch_test_util.h"
 
 namespace stagecoach::worker {
