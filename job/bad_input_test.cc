@@ -281,6 +281,14 @@ const BadInput kTypes[] = {
     {"FractionForSize", "[pipeline]", "[memory]\nlimit = 1.5\n[pipeline]",
      "DIR/spec.toml:14:1: memory.limit: expected a size, got a number with a "
      "fraction; write for example \"8GiB\""},
+    {"RecomputeOfNothing", "[pipeline]",
+     "[memory]\nrecompute = \"some\"\n[pipeline]",
+     "DIR/spec.toml:14:1: memory.recompute: \"some\" is not \"none\", \"full\" "
+     "or for example \"every-2\""},
+    {"RecomputeOfTooFewStages", "[pipeline]",
+     "[memory]\nrecompute = [\"full\", \"none\", \"none\"]\n[pipeline]",
+     "DIR/spec.toml:14:1: memory.recompute: is for 3 stages, the job has "
+     "2"},
     {"MistypedWord", "steps = 5", "optimizer = \"adam\"",
      "DIR/spec.toml:11:1: training.optimizer: \"adam\" is not one of "
      "\"adamw\", \"sgd\"; did you mean \"adamw\"?"},
@@ -514,6 +522,11 @@ const BadInput kPlugins[] = {
     {"TiedPlugin", "heads = 2",
      "heads = 2\narchitecture = \"plugin\"\npath = \"x.so\"",
      "DIR/spec.toml:3:2: model.tie_embeddings: must be false with "
+     "model.architecture = \"plugin\""},
+    {"LayersOfAPluginRunAgain", "heads = 2",
+     "heads = 2\narchitecture = \"plugin\"\ntie_embeddings = false\n"
+     "path = \"x.so\"\n[memory]\nrecompute = \"every-2\"",
+     "DIR/spec.toml:11:1: memory.recompute: must be \"none\" or \"full\" with "
      "model.architecture = \"plugin\""},
     {"PathWithoutPlugin", "heads = 2", "heads = 2\npath = \"x.so\"",
      "DIR/spec.toml:7:1: model.path: is for model.architecture = \"plugin\" or "

@@ -19,7 +19,6 @@ enum class LearningRateSchedule { kConstant, kLinear, kCosine };
 enum class Precision { kFloat32, kBFloat16, kFloat16 };
 enum class KernelChoice { kAuto, kAten, kOneDnn };
 enum class ReleasePolicy { kAcknowledged, kSent, kNever };
-enum class Recompute { kNone, kFull };
 enum class TransportKind { kAuto, kShm, kTcp, kNccl, kLoopback };
 
 // A job as its TOML file describes it, with defaults filled in and paths made
@@ -128,8 +127,8 @@ struct PipelineSpec {
 };
 
 struct MemorySpec {
-  int64_t limit_bytes = 0;  // 0: off
-  Recompute recompute = Recompute::kNone;
+  int64_t limit_bytes = 0;         // 0: off
+  std::string recompute = "none";  // see recompute.h
 };
 
 struct RecoverySpec {

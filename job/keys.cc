@@ -176,7 +176,7 @@ std::vector<Key> OtherKeys() {
   return {
       Unset("off", {"memory.limit", SC_FIELD(memory.limit_bytes), AtLeast(0),
                     Meaning::kByteSize}),
-      {"memory.recompute", SC_FIELD(memory.recompute), {}},
+      {"memory.recompute", SC_FIELD(memory.recompute), {}, Meaning::kRecompute},
       {"recovery.max_failures", SC_FIELD(recovery.max_failures), AtLeast(0)},
       {"recovery.no_progress", SC_FIELD(recovery.no_progress), AtLeast(1)},
       {"recovery.neighbour_copy", SC_FIELD(recovery.neighbour_copy), {}},
@@ -238,6 +238,8 @@ std::string TextType(const Key& key) {
       return "path";
     case Meaning::kSchedule:
       return "kind of schedule, or path";
+    case Meaning::kRecompute:
+      return "`none`, `full` or `every-N`, or one of them for each stage";
     case Meaning::kPlain:
     case Meaning::kByteSize:
       break;

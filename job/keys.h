@@ -19,7 +19,7 @@ using Field =
                  std::vector<int64_t>*, std::vector<std::string>*,
                  Architecture*, DataKind*, SampleOrder*, OptimizerKind*,
                  LearningRateSchedule*, Precision*, KernelChoice*,
-                 ReleasePolicy*, Recompute*, TransportKind*>;
+                 ReleasePolicy*, TransportKind*>;
 
 // The values that a numeric key may have (each number of it, if it has many).
 struct Limits {
@@ -35,9 +35,10 @@ struct Limits {
 // What a string or integer stands for, where its type does not say it.
 enum class Meaning {
   kPlain,
-  kPath,      // resolved against the spec's folder
-  kByteSize,  // "8GiB" or an integer
-  kSchedule,  // a kind of schedule, or the path of a file
+  kPath,       // resolved against the spec's folder
+  kByteSize,   // "8GiB" or an integer
+  kSchedule,   // a kind of schedule, or the path of a file
+  kRecompute,  // see recompute.h
 };
 
 // One key of the job spec. This table is the only description of the spec's

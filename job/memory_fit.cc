@@ -8,8 +8,8 @@
 #include "absl/strings/str_join.h"
 #include "base/bytes.h"
 #include "job/model_profile.h"
+#include "job/recompute.h"
 #include "job/schedule_source.h"
-#include "job/words.h"
 #include "schedule/generator.h"
 
 namespace stagecoach::job {
@@ -57,12 +57,22 @@ std::vector<JobSpec> WithOtherSchedules(const JobSpec& from) {
   return candidates;
 }
 
+// The one that costs less time first.
 std::vector<JobSpec> WithRecompute(const JobSpec& from) {
-  if (from.memory.recompute != Recompute::kNone) return {};
-  std::vector<JobSpec> candidates = {from};
-  candidates.back().memory.recompute = Recompute::kFull;
-  for (JobSpec& other : WithOtherSchedules(candidates.back())) {
-    candidates.push_back(std::move(other));
+  if (from.memory.recompute != JobSpec().memory.recompute) return {};
+  const std::vector<int64_t>& split = from.pipeline.split;
+  std::vector<JobSpec> candidates;
+  // With one layer in a stage it would be that one, and stages that the job
+  // brings cannot.
+  const bool in_part = *std::min_element(split.begin(), split.end()) > 1 &&
+                       !from.model.brings_stages();
+  for (const char* recompute : {"every-2", "full"}) {
+    if (!in_part && recompute[0] == 'e') continue;
+    candidates.push_back(from);
+    candidates.back().memory.recompute = recompute;
+    for (JobSpec& other : WithOtherSchedules(candidates.back())) {
+      candidates.push_back(std::move(other));
+    }
   }
   return candidates;
 }
@@ -99,8 +109,7 @@ std::string SettingsOf(const JobSpec& spec, const JobSpec& candidate) {
       "training.microbatch_size");
   set(spec.training.microbatches, candidate.training.microbatches,
       "training.microbatches");
-  set(WordOf(spec.memory.recompute), WordOf(candidate.memory.recompute),
-      "memory.recompute");
+  set(spec.memory.recompute, candidate.memory.recompute, "memory.recompute");
   // What was chosen by measured times might be chosen otherwise then.
   if (NeedsProfile(spec)) {
     absl::StrAppend(&settings, " --set pipeline.split=[",
@@ -135,7 +144,7 @@ StageMemory Scaled(const StageMemory& stage, double factor) {
 }
 
 // With its forward run again before the backward: at most what both took.
-StageMemory Recomputed(const StageMemory& stage) {
+StageMemory RecomputedWhole(const StageMemory& stage) {
   StageMemory recomputed = stage;
   recomputed.retained = CategoryBytes();
   recomputed.keeps_input = true;
@@ -145,6 +154,65 @@ StageMemory Recomputed(const StageMemory& stage) {
     peak->RaiseTo(stage.forward_peak);
   }
   return recomputed;
+}
+
+// With some of its `layers` run again: each gives up what one layer keeps, at
+// least `of_layer` (less its input), but for the one that runs: in its forward,
+// and again for its own backward.
+StageMemory RecomputedInPart(const StageMemory& stage, int64_t layers,
+                             const Recompute& recompute,
+                             const CategoryBytes& of_layer) {
+  const auto again = static_cast<double>((layers - 1) / recompute.every + 1);
+  StageMemory recomputed = stage;
+  recomputed.retained = stage.retained - Scaled(of_layer, again);
+  recomputed.forward_peak = stage.forward_peak - Scaled(of_layer, again - 1);
+  recomputed.keeps_input = true;
+  const CategoryBytes one =
+      Scaled(stage.retained, 1 / static_cast<double>(layers));
+  for (CategoryBytes* peak :
+       {&recomputed.backward_peak, &recomputed.backward_input_peak,
+        &recomputed.backward_weight_peak}) {
+    *peak += one + of_layer;
+  }
+  return recomputed;
+}
+
+// What one layer of the model keeps beside its input, at least: layers are
+// alike, and what stages keep beyond them (a loss) only adds.
+CategoryBytes LayerAtLeast(const JobPlan& plan,
+                           const MemoryQuestion& measured) {
+  const auto input = static_cast<int64_t>(plan.boundary.bytes());
+  CategoryBytes least;
+  bool first = true;
+  for (const WorkerMemoryProfile& profile : measured.profiles) {
+    for (const StageMemory& stage : profile.stages) {
+      const StageLayers& layers = plan.stages[stage.stage.index()];
+      const CategoryBytes one = Scaled(
+          stage.retained, 1 / static_cast<double>(layers.end - layers.begin));
+      if (first || one.total < least.total) least = one;
+      first = false;
+    }
+  }
+  least.Add(MemoryCategory::kActivation,
+            -std::min(input, least.Of(MemoryCategory::kActivation)));
+  return least;
+}
+
+void ApplyRecompute(const JobSpec& candidate, const JobPlan& plan,
+                    MemoryQuestion* question) {
+  const CategoryBytes of_layer = LayerAtLeast(plan, *question);
+  for (WorkerMemoryProfile& profile : question->profiles) {
+    for (StageMemory& stage : profile.stages) {
+      const Recompute recompute = RecomputeOf(candidate, stage.stage);
+      const StageLayers& layers = plan.stages[stage.stage.index()];
+      if (recompute.full) {
+        stage = RecomputedWhole(stage);
+      } else if (recompute.every > 0) {
+        stage = RecomputedInPart(stage, layers.end - layers.begin, recompute,
+                                 of_layer);
+      }
+    }
+  }
 }
 
 bool Fits(const JobSpec& spec, const JobPlan& plan,
@@ -165,9 +233,7 @@ bool Fits(const JobSpec& spec, const JobPlan& plan,
     for (StageMemory& stage : profile.stages) stage = Scaled(stage, factor);
   }
   if (candidate.memory.recompute != spec.memory.recompute) {
-    for (WorkerMemoryProfile& profile : question.profiles) {
-      for (StageMemory& stage : profile.stages) stage = Recomputed(stage);
-    }
+    ApplyRecompute(candidate, plan, &question);
   }
   question.receive_pool_bytes =
       ReceivePoolBytes(other->schedule, other->boundary.bytes(),

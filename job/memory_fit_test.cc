@@ -78,9 +78,27 @@ TEST(ChangeThatFitsTest, RecomputesBeforeItChangesNumbers) {
             "--set memory.recompute=full");
 }
 
+// Half of the layers is enough, and costs less time than all of them.
+TEST(ChangeThatFitsTest, RecomputesNoMoreThanItMust) {
+  JobSpec spec = Spec("1f1b");
+  spec.model.layers = 8;
+  spec.pipeline.split = {4, 4};
+  const JobPlan plan = PlanJob(spec, nullptr).value();
+  // Two graphs of 1 MiB in flight on the first worker. A layer keeps 256 KiB,
+  // its input of 32 KiB among them.
+  const MemoryQuestion measured = Measured(spec, plan);
+  const int64_t pools = measured.receive_pool_bytes[0];
+  spec.memory.limit_bytes = pools + (2 << 20) - (1 << 18);
+  EXPECT_EQ(ChangeThatFits(spec, plan, measured),
+            "--set memory.recompute=every-2");
+  spec.memory.limit_bytes = pools + (1 << 20) + (1 << 17);
+  EXPECT_EQ(ChangeThatFits(spec, plan, measured),
+            "--set memory.recompute=full");
+}
+
 TEST(ChangeThatFitsTest, MakesMicrobatchesSmallerWhenNothingElseFits) {
   JobSpec spec = Spec("1f1b");
-  spec.memory.recompute = Recompute::kFull;
+  spec.memory.recompute = "full";
   spec.memory.limit_bytes = (1 << 20) + (1 << 19);
   const JobPlan plan = PlanJob(spec, nullptr).value();
   EXPECT_EQ(ChangeThatFits(spec, plan, Measured(spec, plan)),

@@ -80,7 +80,7 @@ send_budget = 4
 transport = "tcp"
 [memory]
 limit = "8GiB"
-recompute = "full"
+recompute = ["full", "none", "none", "every-2", "none", "full"]
 [recovery]
 max_failures = 0
 no_progress = 5

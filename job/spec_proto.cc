@@ -184,7 +184,7 @@ void ToProto(const JobSpec& spec, v1::JobSpec* proto) {
   ToProto(spec.training, proto->mutable_training());
   ToProto(spec.pipeline, proto->mutable_pipeline());
   proto->mutable_memory()->set_limit_bytes(spec.memory.limit_bytes);
-  proto->mutable_memory()->set_recompute(TextOf(spec.memory.recompute));
+  proto->mutable_memory()->set_recompute(spec.memory.recompute);
   v1::RecoverySpec* recovery = proto->mutable_recovery();
   recovery->set_max_failures(spec.recovery.max_failures);
   recovery->set_no_progress(spec.recovery.no_progress);
@@ -208,12 +208,12 @@ absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& proto) {
   SC_RETURN_IF_ERROR(FromProto(proto.training(), &spec.training));
   SC_RETURN_IF_ERROR(FromProto(proto.pipeline(), &spec.pipeline));
   spec.memory.limit_bytes = proto.memory().limit_bytes();
+  // Empty: of a journal or a client that did not know the key.
   if (!proto.memory().recompute().empty()) {
-    SC_RETURN_IF_ERROR(ReadWord("memory.recompute", proto.memory().recompute(),
-                                &spec.memory.recompute));
+    spec.memory.recompute = proto.memory().recompute();
   }
   spec.recovery.max_failures = proto.recovery().max_failures();
-  // 0: of a journal or a client that did not know the key.
+  // Likewise 0.
   if (proto.recovery().no_progress() != 0) {
     spec.recovery.no_progress = proto.recovery().no_progress();
   }

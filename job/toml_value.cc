@@ -19,6 +19,7 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "base/suggest.h"
+#include "job/recompute.h"
 #include "job/schedule_source.h"
 #include "job/words.h"
 
@@ -145,6 +146,7 @@ struct FieldReader {
   }
 
   absl::Status operator()(std::string* out) const {
+    if (key.meaning == Meaning::kRecompute) return ReadRecompute(out);
     SC_ASSIGN_OR_RETURN(const std::string text, Text());
     if (!key.choices.empty() &&
         std::find(key.choices.begin(), key.choices.end(), text) ==
@@ -166,6 +168,23 @@ struct FieldReader {
   }
 
  private:
+  // A list has one for each stage.
+  absl::Status ReadRecompute(std::string* out) const {
+    std::vector<std::string> parts;
+    if (const toml::array* const list = node.as_array()) {
+      for (const toml::node& item : *list) {
+        const auto part = item.value_exact<std::string>();
+        if (!part) return Expected("strings in the list", item);
+        parts.push_back(*part);
+      }
+    } else {
+      SC_ASSIGN_OR_RETURN(std::string text, Text());
+      parts.push_back(std::move(text));
+    }
+    *out = absl::StrJoin(parts, ",");
+    return ParseRecompute(*out).status();
+  }
+
   absl::StatusOr<std::string> Text() const {
     auto value = node.value_exact<std::string>();
     if (!value) {

@@ -20,6 +20,7 @@
 #include "job/keys.h"
 #include "job/model_shape.h"
 #include "job/parse.h"
+#include "job/recompute.h"
 #include "job/schedule_source.h"
 #include "job/split.h"
 #include "job/words.h"
@@ -75,6 +76,7 @@ class Validator {
     CheckFreeze();
     CheckPipeline();
     CheckSchedule();
+    CheckRecompute();
     CheckSizes();
     if (looks_at_files_) CheckDataFile();
     if (looks_at_files_) CheckCheckpoint();
@@ -462,6 +464,36 @@ class Validator {
     AddIfError(
         "pipeline.stages_per_worker",
         CheckStagesPerWorker(schedule, spec_.pipeline.stages_per_worker));
+  }
+
+  // One for each stage, where not one for all.
+  void CheckRecompute() {
+    const auto stages = ParseRecompute(spec_.memory.recompute);
+    if (!stages.ok()) {
+      return Add("memory.recompute", stages.status().message());
+    }
+    if (spec_.model.brings_stages() &&
+        std::any_of(stages->begin(), stages->end(),
+                    [](const Recompute& stage) { return stage.every > 0; })) {
+      Add("memory.recompute",
+          absl::StrCat("must be \"none\" or \"full\" with "
+                       "model.architecture = \"",
+                       WordOf(spec_.model.architecture), "\""));
+    }
+    if (stages->size() == 1 ||
+        !Sound({"pipeline.workers", "pipeline.stages_per_worker",
+                "pipeline.schedule"})) {
+      return;
+    }
+    if (IsAutoSchedule(spec_.pipeline.schedule)) {
+      Add("memory.recompute",
+          "is one for each stage, and with pipeline.schedule = \"auto\" their "
+          "number is not known; give one for all of them");
+    } else if (static_cast<int64_t>(stages->size()) != spec_.stages()) {
+      Add("memory.recompute",
+          absl::StrCat("is for ", stages->size(), " stages, the job has ",
+                       spec_.stages()));
+    }
   }
 
   void CheckSearch() {

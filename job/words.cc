@@ -43,10 +43,6 @@ constexpr Word<ReleasePolicy> kReleasePolicies[] = {
     {"sent", ReleasePolicy::kSent},
     {"never", ReleasePolicy::kNever},
 };
-constexpr Word<Recompute> kRecomputes[] = {
-    {"none", Recompute::kNone},
-    {"full", Recompute::kFull},
-};
 constexpr Word<TransportKind> kTransports[] = {
     {"auto", TransportKind::kAuto},         {"shm", TransportKind::kShm},
     {"tcp", TransportKind::kTcp},           {"nccl", TransportKind::kNccl},
@@ -86,10 +82,6 @@ absl::Span<const Word<KernelChoice>> Words<KernelChoice>() {
 template <>
 absl::Span<const Word<ReleasePolicy>> Words<ReleasePolicy>() {
   return kReleasePolicies;
-}
-template <>
-absl::Span<const Word<Recompute>> Words<Recompute>() {
-  return kRecomputes;
 }
 template <>
 absl::Span<const Word<TransportKind>> Words<TransportKind>() {

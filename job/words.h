@@ -41,8 +41,6 @@ absl::Span<const Word<KernelChoice>> Words<KernelChoice>();
 template <>
 absl::Span<const Word<ReleasePolicy>> Words<ReleasePolicy>();
 template <>
-absl::Span<const Word<Recompute>> Words<Recompute>();
-template <>
 absl::Span<const Word<TransportKind>> Words<TransportKind>();
 
 // The word of a value; "" for a value that is none of the enum's.

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "job/model_shape.h"
+#include "job/recompute.h"
 #include "stage_worker/kernels/choice.h"
 #include "stage_worker/kernels/embedding.h"
 #include "stage_worker/kernels/gpt2_block.h"
@@ -18,6 +19,7 @@
 #include "stage_worker/model/dropout.h"
 #include "stage_worker/model/layers.h"
 #include "stage_worker/model/parameter_set.h"
+#include "stage_worker/model/recomputed_layer.h"
 #include "stage_worker/model/stage_model.h"
 
 // GPT-2 with the parameter names, shapes and order of Hugging Face's
@@ -94,19 +96,20 @@ class Gpt2Stage final : public StageModel {
 
   at::Tensor LayerNorm(const Affine& norm, const at::Tensor& x) const;
   at::Tensor Embed(const at::Tensor& tokens) const;
-  LayerDropout DropoutOf(int64_t layer) const;
   at::Tensor Attention(const Block& block, const at::Tensor& x,
-                       const LayerDropout& drop, LayerCache* cache) const;
+                       const LayerInputs& with, LayerCache* cache) const;
   // With a cache: behind what it holds.
   at::Tensor RunBlock(const Block& block, const at::Tensor& x,
-                      const LayerDropout& drop,
+                      const LayerInputs& with,
                       LayerCache* cache = nullptr) const;
+  at::Tensor RunLayer(size_t i, const at::Tensor& x) const;
   kernels::Gpt2Block OwnBlockOf(const Block& block) const;
 
   const job::JobSpec spec_;
   const job::ModelConfig config_;
   const StageAssignment stage_;
   const bool own_kernels_;
+  const job::Recompute recompute_;
   ParameterSet parameters_;
   StageParameter* wte_ = nullptr;
   StageParameter* wpe_ = nullptr;
@@ -125,6 +128,7 @@ Gpt2Stage::Gpt2Stage(const job::JobSpec& spec, const StageAssignment& stage)
       config_(job::ConfigOf(spec)),
       stage_(stage),
       own_kernels_(kernels::IsOwn(spec.training.kernels)),
+      recompute_(job::RecomputeOf(spec, stage.stage)),
       parameters_(spec, stage, [this](const std::string& name) {
         return InitialiserOf(spec_, config_, name);
       }) {
@@ -208,15 +212,12 @@ at::Tensor Gpt2Stage::Embed(const at::Tensor& tokens) const {
                                    : wpe_->value.narrow(0, 0, length);
   const at::Tensor sum = (at::embedding(wte_->value, tokens) + positions)
                              .to(ScalarTypeOf(spec_.training.precision));
-  return DropoutOf(0)(sum, config_.embedding_dropout, DropoutSite::kEmbedding);
-}
-
-LayerDropout Gpt2Stage::DropoutOf(int64_t layer) const {
-  return {dropout_.has_value() ? &*dropout_ : nullptr, layer};
+  const LayerDropout drop = {dropout_, /*layer=*/0};
+  return drop(sum, config_.embedding_dropout, DropoutSite::kEmbedding);
 }
 
 at::Tensor Gpt2Stage::Attention(const Block& block, const at::Tensor& x,
-                                const LayerDropout& drop,
+                                const LayerInputs& with,
                                 LayerCache* cache) const {
   const int64_t rows = x.size(0);
   const int64_t length = x.size(1);
@@ -228,7 +229,7 @@ at::Tensor Gpt2Stage::Attention(const Block& block, const at::Tensor& x,
         .transpose(1, 2);
   };
   AttentionOptions options;
-  options.mask = document_mask_;
+  options.mask = with.mask;
   options.scale = block.score_scale;
   options.dropout = config_.attention_dropout;
   at::Tensor key = heads(parts[1]);
@@ -237,22 +238,23 @@ at::Tensor Gpt2Stage::Attention(const Block& block, const at::Tensor& x,
     AppendTo(cache, &key, &value);
     options.mask = CausalMask(length, key.size(2) - length, /*window=*/0);
   }
-  const at::Tensor mixed = Attend(heads(parts[0]), key, value, options, drop);
+  const at::Tensor mixed =
+      Attend(heads(parts[0]), key, value, options, with.drop);
   return Conv1d(block.attn_c_proj,
                 mixed.transpose(1, 2).reshape({rows, length, model.hidden}));
 }
 
 at::Tensor Gpt2Stage::RunBlock(const Block& block, const at::Tensor& x,
-                               const LayerDropout& drop,
+                               const LayerInputs& with,
                                LayerCache* cache) const {
   const double residual = config_.residual_dropout;
   const at::Tensor attended =
-      x + drop(Attention(block, LayerNorm(block.ln_1, x), drop, cache),
-               residual, DropoutSite::kAttentionOutput);
+      x + with.drop(Attention(block, LayerNorm(block.ln_1, x), with, cache),
+                    residual, DropoutSite::kAttentionOutput);
   const at::Tensor inner = Activate(
       config_.activation, Conv1d(block.c_fc, LayerNorm(block.ln_2, attended)));
-  return attended + drop(Conv1d(block.mlp_c_proj, inner), residual,
-                         DropoutSite::kMlpOutput);
+  return attended + with.drop(Conv1d(block.mlp_c_proj, inner), residual,
+                              DropoutSite::kMlpOutput);
 }
 
 at::Tensor Gpt2Stage::Continue(const at::Tensor& tokens, KeyValueCache* cache) {
@@ -261,10 +263,22 @@ at::Tensor Gpt2Stage::Continue(const at::Tensor& tokens, KeyValueCache* cache) {
   at::Tensor x = at::embedding(wte_->value, tokens) +
                  wpe_->value.narrow(0, cache->length, length);
   for (size_t i = 0; i < blocks_.size(); ++i) {
-    x = RunBlock(blocks_[i], x, LayerDropout(), &cache->layers[i]);
+    x = RunBlock(blocks_[i], x, LayerInputs(), &cache->layers[i]);
   }
   cache->length += length;
   return x;
+}
+
+at::Tensor Gpt2Stage::RunLayer(size_t i, const at::Tensor& x) const {
+  LayerInputs with;
+  with.drop = {dropout_, stage_.layers.begin + static_cast<int64_t>(i)};
+  with.mask = document_mask_;
+  const Layer layer = [this, i, with](const at::Tensor& input) {
+    return own_kernels_ ? kernels::RunGpt2Block(own_blocks_[i], input)
+                        : RunBlock(blocks_[i], input, with);
+  };
+  if (!recompute_.Layer(static_cast<int64_t>(i))) return layer(x);
+  return RunRecomputed(layer, x, with.mask);
 }
 
 std::vector<at::Tensor> Gpt2Stage::Forward(std::vector<at::Tensor> inputs,
@@ -272,13 +286,7 @@ std::vector<at::Tensor> Gpt2Stage::Forward(std::vector<at::Tensor> inputs,
   CheckStageInput(inputs, targets, spec_, stage_, "GPT-2");
   at::Tensor x = std::move(inputs[0]);
   if (stage_.first) x = Embed(x);
-  for (size_t i = 0; i < blocks_.size(); ++i) {
-    x = own_kernels_
-            ? kernels::RunGpt2Block(own_blocks_[i], x)
-            : RunBlock(
-                  blocks_[i], x,
-                  DropoutOf(stage_.layers.begin + static_cast<int64_t>(i)));
-  }
+  for (size_t i = 0; i < blocks_.size(); ++i) x = RunLayer(i, x);
   document_mask_.reset();
   dropout_.reset();
   if (!stage_.last) return {x};

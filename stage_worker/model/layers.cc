@@ -56,7 +56,7 @@ at::Tensor AdditiveMask(const at::Tensor& seen) {
 at::Tensor Attend(const at::Tensor& query, const at::Tensor& key,
                   const at::Tensor& value, const AttentionOptions& options,
                   const LayerDropout& drop) {
-  if (drop.position == nullptr || options.dropout <= 0) {
+  if (!drop.position.has_value() || options.dropout <= 0) {
     const bool causal = !options.mask.has_value();
     std::optional<at::Tensor> mask = options.mask;
     if (!causal && mask->scalar_type() != at::kBool) {

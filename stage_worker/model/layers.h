@@ -36,16 +36,23 @@ void AppendTo(LayerCache* cache, at::Tensor* keys, at::Tensor* values);
 // keeps it for the backward.
 at::Tensor AdditiveMask(const at::Tensor& seen);
 
-// Where a layer drops; null position: nowhere.
+// Where a layer drops; without a position: nowhere.
 struct LayerDropout {
-  const DropoutPosition* position = nullptr;
+  std::optional<DropoutPosition> position;
   int64_t layer = 0;
 
   at::Tensor operator()(const at::Tensor& x, double probability,
                         DropoutSite site) const {
-    return position == nullptr ? x
-                               : Drop(x, probability, *position, layer, site);
+    return position.has_value() ? Drop(x, probability, *position, layer, site)
+                                : x;
   }
+};
+
+// What a layer takes beside its input, of one forward. A layer that is run
+// again keeps it.
+struct LayerInputs {
+  LayerDropout drop;
+  std::optional<at::Tensor> mask;  // see AttentionOptions
 };
 
 struct AttentionOptions {

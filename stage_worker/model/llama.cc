@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "job/model_shape.h"
+#include "job/recompute.h"
 #include "stage_worker/kernels/choice.h"
 #include "stage_worker/kernels/embedding.h"
 #include "stage_worker/kernels/llama_block.h"
@@ -27,6 +28,7 @@
 #include "stage_worker/model/dropout.h"
 #include "stage_worker/model/layers.h"
 #include "stage_worker/model/parameter_set.h"
+#include "stage_worker/model/recomputed_layer.h"
 #include "stage_worker/model/rope.h"
 #include "stage_worker/model/stage_model.h"
 
@@ -135,11 +137,12 @@ class LlamaStage final : public StageModel {
   at::Tensor RepeatHeads(const at::Tensor& x) const;
   std::optional<at::Tensor> MaskOf(const Block& block) const;
   at::Tensor Attention(const Block& block, const at::Tensor& x,
-                       const LayerDropout& drop, LayerCache* cache) const;
+                       const LayerInputs& with, LayerCache* cache) const;
   // With a cache: behind what it holds.
   at::Tensor RunBlock(const Block& block, const at::Tensor& x,
-                      const LayerDropout& drop,
+                      const LayerInputs& with,
                       LayerCache* cache = nullptr) const;
+  at::Tensor RunLayer(size_t i, const at::Tensor& x) const;
   kernels::LlamaBlock OwnBlockOf(const Block& block) const;
 
   const job::JobSpec spec_;
@@ -147,6 +150,7 @@ class LlamaStage final : public StageModel {
   const StageAssignment stage_;
   const bool own_kernels_;
   const at::ScalarType type_;  // of activations
+  const job::Recompute recompute_;
   ParameterSet parameters_;
   StageParameter* embed_tokens_ = nullptr;
   std::vector<Block> blocks_;
@@ -168,6 +172,7 @@ LlamaStage::LlamaStage(const job::JobSpec& spec, const StageAssignment& stage)
       stage_(stage),
       own_kernels_(kernels::IsOwn(spec.training.kernels)),
       type_(ScalarTypeOf(spec.training.precision)),
+      recompute_(job::RecomputeOf(spec, stage.stage)),
       parameters_(spec, stage, [this](const std::string& name) {
         return InitialiserOf(spec_, config_, name);
       }) {
@@ -305,7 +310,7 @@ void LlamaStage::UseDocuments(const at::Tensor& documents) {
 }
 
 at::Tensor LlamaStage::Attention(const Block& block, const at::Tensor& x,
-                                 const LayerDropout& drop,
+                                 const LayerInputs& with,
                                  LayerCache* cache) const {
   const int64_t heads = spec_.model.heads;
   const int64_t pairs = config_.key_value_heads;
@@ -316,23 +321,23 @@ at::Tensor LlamaStage::Attention(const Block& block, const at::Tensor& x,
   at::Tensor key = Rotate(Heads(block.k_proj(x), pairs, block.k_norm), past);
   at::Tensor value = Heads(block.v_proj(x), pairs, nullptr);
   AttentionOptions options;
-  options.mask = MaskOf(block);
+  options.mask = with.mask;
   if (cache != nullptr) {
     AppendTo(cache, &key, &value);
     options.mask = CausalMask(x.size(1), past, block.window);
   }
   options.dropout = config_.attention_dropout;
   const at::Tensor mixed =
-      Attend(query, RepeatHeads(key), RepeatHeads(value), options, drop);
+      Attend(query, RepeatHeads(key), RepeatHeads(value), options, with.drop);
   return block.o_proj(mixed.transpose(1, 2).reshape(
       {x.size(0), x.size(1), heads * config_.head_width}));
 }
 
 at::Tensor LlamaStage::RunBlock(const Block& block, const at::Tensor& x,
-                                const LayerDropout& drop,
+                                const LayerInputs& with,
                                 LayerCache* cache) const {
   const at::Tensor attended =
-      x + Attention(block, RmsNorm(block.input_norm, x), drop, cache);
+      x + Attention(block, RmsNorm(block.input_norm, x), with, cache);
   const at::Tensor normed = RmsNorm(block.post_attention_norm, attended);
   return attended +
          block.down_proj(Activate(config_.activation, block.gate_proj(normed)) *
@@ -350,10 +355,24 @@ at::Tensor LlamaStage::Continue(const at::Tensor& tokens,
   cache->layers.resize(blocks_.size());
   at::Tensor x = at::embedding(embed_tokens_->value, tokens);
   for (size_t i = 0; i < blocks_.size(); ++i) {
-    x = RunBlock(blocks_[i], x, LayerDropout(), &cache->layers[i]);
+    x = RunBlock(blocks_[i], x, LayerInputs(), &cache->layers[i]);
   }
   cache->length += tokens.size(1);
   return x;
+}
+
+at::Tensor LlamaStage::RunLayer(size_t i, const at::Tensor& x) const {
+  LayerInputs with;
+  with.drop = {dropout_, stage_.layers.begin + static_cast<int64_t>(i)};
+  with.mask = MaskOf(blocks_[i]);
+  const Layer layer = [this, i, with](const at::Tensor& input) {
+    return own_kernels_ ? kernels::RunLlamaBlock(own_blocks_[i], input)
+                        : RunBlock(blocks_[i], input, with);
+  };
+  if (!recompute_.Layer(static_cast<int64_t>(i))) return layer(x);
+  // A window's mask alone is the stage's, not the microbatch's.
+  return RunRecomputed(layer, x,
+                       document_mask_.has_value() ? with.mask : std::nullopt);
 }
 
 std::vector<at::Tensor> LlamaStage::Forward(std::vector<at::Tensor> inputs,
@@ -362,13 +381,7 @@ std::vector<at::Tensor> LlamaStage::Forward(std::vector<at::Tensor> inputs,
   at::Tensor x = std::move(inputs[0]);
   MoveConstantsTo(x.device());
   if (stage_.first) x = Embed(x);
-  LayerDropout drop;
-  if (dropout_.has_value()) drop.position = &*dropout_;
-  for (size_t i = 0; i < blocks_.size(); ++i) {
-    drop.layer = stage_.layers.begin + static_cast<int64_t>(i);
-    x = own_kernels_ ? kernels::RunLlamaBlock(own_blocks_[i], x)
-                     : RunBlock(blocks_[i], x, drop);
-  }
+  for (size_t i = 0; i < blocks_.size(); ++i) x = RunLayer(i, x);
   dropout_.reset();
   document_mask_.reset();
   document_window_mask_.reset();

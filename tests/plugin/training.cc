@@ -62,7 +62,7 @@ Trained ExpectSameHoweverCut(job::JobSpec spec, DataSource* data, int steps) {
     ExpectEqual(Train(spec, data, stages, engines, SplitOrder, steps),
                 reference);
   }
-  spec.memory.recompute = job::Recompute::kFull;
+  spec.memory.recompute = "full";
   ExpectEqual(Train(spec, data, 4, 4, GpipeOrder, steps), reference);
   return reference;
 }

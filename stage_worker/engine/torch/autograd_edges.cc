@@ -82,6 +82,8 @@ struct MicrobatchGraph::State {
   void CheckFit(const std::vector<at::Tensor>& gradients) const;
   // Where a backward starts; the outputs are gone then.
   Roots TakeRoots(std::vector<at::Tensor> output_gradients);
+  // From which all is reached that is held for what is left of the backward.
+  autograd::edge_list HoldingEdges() const;
 
   std::vector<KeptOutput> outputs;
   std::vector<std::shared_ptr<InputBoundary>> inputs;
@@ -173,13 +175,22 @@ std::vector<at::Tensor> MicrobatchGraph::BackwardInput(
 
 void MicrobatchGraph::BackwardWeight() { state_->split.RunWeight(); }
 
+autograd::edge_list MicrobatchGraph::State::HoldingEdges() const {
+  autograd::edge_list roots = split.edges();
+  for (const auto& block : split.blocks()) roots.emplace_back(block, 0);
+  for (const KeptOutput& output : outputs) roots.push_back(output.edge);
+  return roots;
+}
+
+std::vector<at::Tensor> MicrobatchGraph::HeldTensors() const {
+  std::vector<at::Tensor> held = TensorsSavedBehind(state_->HoldingEdges());
+  const std::vector<at::Tensor>& gradients = state_->split.gradients();
+  held.insert(held.end(), gradients.begin(), gradients.end());
+  return held;
+}
+
 std::vector<SavedTensor> MicrobatchGraph::Saved() const {
-  autograd::edge_list roots = state_->split.edges();
-  for (const auto& block : state_->split.blocks()) roots.emplace_back(block, 0);
-  for (const KeptOutput& output : state_->outputs) {
-    roots.push_back(output.edge);
-  }
-  std::vector<SavedTensor> saved = SavedTensors(roots);
+  std::vector<SavedTensor> saved = SavedTensors(state_->HoldingEdges());
   // Between the halves of a backward also gradients wait.
   for (size_t i = 0; i < state_->split.gradients().size(); ++i) {
     const at::Tensor& gradient = state_->split.gradients()[i];

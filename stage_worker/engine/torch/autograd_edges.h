@@ -47,6 +47,9 @@ class MicrobatchGraph {
 
   // Every storage that is held for what is left of the backward, each once.
   std::vector<SavedTensor> Saved() const;
+  // The tensors behind that, some maybe twice: for a node that stands for a
+  // graph of its own.
+  std::vector<at::Tensor> HeldTensors() const;
   // See OpThatSaved.
   std::string OpThatSaved(const void* storage) const;
 

@@ -88,18 +88,38 @@ ActionList SplitOrder(int stages, int microbatches) {
   return WithSplitBackward(OneForwardOneBackwardOrder(stages, microbatches));
 }
 
-// A forward that is run again before its backward.
+// All that a Llama can have: grouped heads, biases, norms of queries and keys,
+// a window in some layers, rotary positions with a factor.
+job::JobSpec LlamaSpec();
+
+// Forwards that are run again before their backward: a stage's whole one, and
+// single layers.
 TEST_F(BitEqualityTest, RecomputingChangesNothing) {
-  const Trained reference = Train(TinySpec(), 1, 1, GpipeOrder);
-  job::JobSpec spec = TinySpec();
-  spec.memory.recompute = job::Recompute::kFull;
-  for (const auto& [stages, engines] :
-       {std::pair<int, int>{1, 1}, {2, 2}, {4, 2}, {4, 4}}) {
-    SCOPED_TRACE(std::to_string(stages) + " stages on " +
-                 std::to_string(engines) + " engines");
-    ExpectEqual(Train(spec, stages, engines, GpipeOrder), reference);
-    ExpectEqual(Train(spec, stages, engines, SplitOrder), reference);
+  for (job::JobSpec spec : {TinySpec(), LlamaSpec()}) {
+    for (const job::KernelChoice kernels : kKernels) {
+      spec.training.kernels = kernels;
+      spec.memory.recompute = "none";
+      const Trained reference = Train(spec, 1, 1, GpipeOrder);
+      for (const char* recompute : {"full", "every-1", "every-2"}) {
+        spec.memory.recompute = recompute;
+        for (const auto& [stages, engines] :
+             {std::pair<int, int>{1, 1}, {2, 2}, {4, 2}}) {
+          SCOPED_TRACE(std::string(recompute) + ", " + std::to_string(stages) +
+                       " stages on " + std::to_string(engines) + " engines");
+          ExpectEqual(Train(spec, stages, engines, GpipeOrder), reference);
+          ExpectEqual(Train(spec, stages, engines, SplitOrder), reference);
+        }
+      }
+    }
   }
+}
+
+TEST_F(BitEqualityTest, RecomputingInSomeStagesChangesNothing) {
+  job::JobSpec spec = TinySpec();
+  const Trained reference = Train(spec, 1, 1, GpipeOrder);
+  spec.memory.recompute = "full,none,every-1,full";
+  ExpectEqual(Train(spec, 4, 2, GpipeOrder), reference);
+  ExpectEqual(Train(spec, 4, 4, SplitOrder), reference);
 }
 
 // 32 tokens in pieces of 7: the piece's size is part of the numbers, the cut
@@ -207,8 +227,6 @@ TEST_F(BitEqualityTest, SplitBackward) {
   }
 }
 
-// All that a Llama can have: grouped heads, biases, norms of queries and keys,
-// a window in some layers, rotary positions with a factor.
 job::JobSpec LlamaSpec() {
   job::JobSpec spec = TinySpec();
   spec.model.architecture = job::Architecture::kLlama;
@@ -291,6 +309,10 @@ TEST_F(BitEqualityTest, IsolatedDocuments) {
                 return WithSplitBackward(OneForwardOneBackwardOrder(s, m));
               }),
         isolated);
+    // A layer's second run takes the masks of its own microbatch.
+    spec.memory.recompute = "every-1";
+    ExpectEqual(Train(spec, 2, 2, GpipeOrder), isolated);
+    ExpectEqual(Train(spec, 4, 2, SplitOrder), isolated);
   }
 }
 
@@ -304,9 +326,14 @@ TEST_F(BitEqualityTest, Dropout) {
     ASSERT_FALSE(reference.steps.empty());
     EXPECT_NE(reference.steps[0].loss, without.steps[0].loss);
     ExpectEqual(Train(spec, 4, 2, SplitOrder), reference);
-    spec.memory.recompute = job::Recompute::kFull;
-    ExpectEqual(Train(spec, 4, 4, GpipeOrder), reference);
-    ExpectEqual(Train(spec, 2, 2, SplitOrder), reference);
+    for (const char* recompute : {"full", "every-1", "every-2"}) {
+      SCOPED_TRACE(recompute);
+      spec.memory.recompute = recompute;
+      ExpectEqual(Train(spec, 1, 1, GpipeOrder), reference);
+      ExpectEqual(Train(spec, 4, 4, GpipeOrder), reference);
+      ExpectEqual(Train(spec, 2, 2, SplitOrder), reference);
+      ExpectEqual(Train(spec, 4, 2, SplitOrder), reference);
+    }
   }
 }
 
@@ -318,15 +345,18 @@ TEST_F(BitEqualityTest, ShorterTypes) {
          {job::Precision::kBFloat16, job::Precision::kFloat16}) {
       SCOPED_TRACE(static_cast<int>(precision));
       spec.training.precision = precision;
-      spec.memory.recompute = job::Recompute::kNone;
+      spec.memory.recompute = "none";
       ExpectAllEqual(spec, {{2, 1}, {2, 2}, {4, 2}, {4, 4}});
       const Trained reference = Train(spec, 1, 1, GpipeOrder);
       ASSERT_FALSE(reference.steps.empty());
       EXPECT_NE(reference.digests, float32.digests);
       EXPECT_NEAR(reference.steps[0].loss / float32.steps[0].loss, 1, 2e-3);
       ExpectEqual(Train(spec, 4, 2, SplitOrder), reference);
-      spec.memory.recompute = job::Recompute::kFull;
-      ExpectEqual(Train(spec, 4, 4, SplitOrder), reference);
+      for (const char* recompute : {"full", "every-2"}) {
+        spec.memory.recompute = recompute;
+        ExpectEqual(Train(spec, 4, 4, SplitOrder), reference);
+        ExpectEqual(Train(spec, 2, 2, SplitOrder), reference);
+      }
     }
   }
 }

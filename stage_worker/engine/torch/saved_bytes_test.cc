@@ -49,8 +49,17 @@ job::JobSpec SpecOf(const std::string& architecture) {
     spec.training.kernels = job::KernelChoice::kAten;
   }
   if (architecture == "chunked") spec.training.loss_chunk = 5;
-  if (architecture == "recomputed") {
-    spec.memory.recompute = job::Recompute::kFull;
+  if (architecture == "recomputed") spec.memory.recompute = "full";
+  if (architecture == "some_recomputed") spec.memory.recompute = "every-2";
+  if (architecture == "layers_recomputed") spec.memory.recompute = "every-1";
+  if (architecture == "documents" || architecture == "documents_recomputed") {
+    spec.training.kernels = job::KernelChoice::kAten;
+    spec.data.documents = "isolated";
+    spec.data.document_end = 5;
+    spec.model.dropout = 0.2;
+  }
+  if (architecture == "documents_recomputed") {
+    spec.memory.recompute = "every-2";
   }
   return spec;
 }
@@ -71,9 +80,9 @@ TEST_P(SavedBytesTest, AgreeWithTheAllocatorToTheByte) {
     ASSERT_TRUE(outputs.ok()) << outputs.status();
     outputs->clear();
     EXPECT_EQ(HeldSum(engine), CurrentBytes(Category::kActivation));
-    if (spec.memory.recompute == job::Recompute::kNone) {
+    if (spec.memory.recompute == "none") {
       EXPECT_GT(HeldSum(engine), 0);
-    } else {
+    } else if (spec.memory.recompute == "full") {
       EXPECT_EQ(HeldSum(engine), 0) << "only the input, in its slot";
     }
 
@@ -93,7 +102,9 @@ TEST_P(SavedBytesTest, AgreeWithTheAllocatorToTheByte) {
 
 INSTANTIATE_TEST_SUITE_P(Models, SavedBytesTest,
                          ::testing::Values("gpt2", "aten", "llama", "chunked",
-                                           "recomputed"),
+                                           "recomputed", "some_recomputed",
+                                           "layers_recomputed", "documents",
+                                           "documents_recomputed"),
                          [](const ::testing::TestParamInfo<const char*>& name) {
                            return std::string(name.param);
                          });

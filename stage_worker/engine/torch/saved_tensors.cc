@@ -83,6 +83,17 @@ std::vector<SavedTensor> SavedTensors(const std::vector<Edge>& roots) {
   return saved;
 }
 
+std::vector<at::Tensor> TensorsSavedBehind(const std::vector<Edge>& roots) {
+  std::vector<at::Tensor> saved;
+  Walk(roots, [&saved](const std::shared_ptr<Node>& node) {
+    for (at::Tensor& tensor : SavedTensorsOf(node)) {
+      if (tensor.defined()) saved.push_back(std::move(tensor));
+    }
+    return true;
+  });
+  return saved;
+}
+
 std::string OpThatSaved(const std::vector<Edge>& roots, const void* storage) {
   std::string op;
   Walk(roots, [&](const std::shared_ptr<Node>& node) {

@@ -1,6 +1,8 @@
 #ifndef STAGECOACH_STAGE_WORKER_ENGINE_TORCH_SAVED_TENSORS_H_
 #define STAGECOACH_STAGE_WORKER_ENGINE_TORCH_SAVED_TENSORS_H_
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -24,6 +26,10 @@ struct SavedTensor {
 // Every storage that the graph behind `roots` saved, each once: under the op
 // nearest to the roots. Parameters are among them. Costs what OpThatSaved does.
 std::vector<SavedTensor> SavedTensors(
+    const std::vector<torch::autograd::Edge>& roots);
+
+// The tensors themselves, some maybe twice.
+std::vector<at::Tensor> TensorsSavedBehind(
     const std::vector<torch::autograd::Edge>& roots);
 
 // The name of the op ("TanhBackward0") in the graph behind `roots` that saved a

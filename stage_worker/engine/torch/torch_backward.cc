@@ -50,7 +50,7 @@ absl::StatusOr<std::vector<TensorRef>> TorchEngine::RunBackward(
   const std::string place = protocol_.Place(action.stage, action.microbatch);
   return CatchTorch(place, [&]() -> absl::StatusOr<std::vector<TensorRef>> {
     const memory::ScopedTag tag(ActivationTag(action.stage, action.microbatch));
-    if (recompute_) {
+    if (Recomputes(action.stage)) {
       SC_RETURN_IF_ERROR(Recompute(*held, action.microbatch));
     }
     const auto graph = graphs_.find(Key(action.stage, action.microbatch));

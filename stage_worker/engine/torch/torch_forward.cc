@@ -70,21 +70,22 @@ std::vector<TensorRef> TorchEngine::RunForward(const StageAssignment& stage,
                                                const TokenBatch& batch) {
   const Key key(stage.stage, microbatch);
   const bool training = !protocol_.evaluating();
+  const bool recompute = training && Recomputes(stage.stage);
   Tensors received = TensorsOf(inputs);
   // From here on only the model and what autograd saves hold the inputs.
   inputs.clear();
   MicrobatchGraph graph;
-  if (training && recompute_) kept_inputs_[key] = received;
+  if (recompute) kept_inputs_[key] = received;
   OutputPlacement::Call call(
       training ? PlacementOf(ActionKind::kForward, stage.stage) : &unused_,
       std::exchange(offered_, std::nullopt));
   Tensors outputs = RunModel(stage, microbatch, std::move(received), batch,
-                             training && !recompute_ ? &graph : nullptr);
+                             training && !recompute ? &graph : nullptr);
   call.Stop();
   if (stage.last) KeepLoss(microbatch, outputs);
   std::vector<TensorRef> kept =
       KeepOutputs(key, std::move(outputs), &call, &graph);
-  if (training && !recompute_) graphs_[key] = std::move(graph);
+  if (training && !recompute) graphs_[key] = std::move(graph);
   if (stage.last) kept.clear();
   return kept;
 }

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "job/recompute.h"
 #include "stage_worker/engine/torch/torch_status.h"
 #include "stage_worker/engine/torch/torch_tensor.h"
 
@@ -60,6 +61,17 @@ StepProtocol::Options TorchEngine::ProtocolOptions(
   protocol.stages = options.stages;
   protocol.microbatches = options.spec.training.microbatches;
   return protocol;
+}
+
+std::set<StageIndex> TorchEngine::RecomputedStages(
+    const EngineOptions& options) {
+  std::set<StageIndex> stages;
+  for (const StageAssignment& stage : options.stages) {
+    if (job::RecomputeOf(options.spec, stage.stage).full) {
+      stages.insert(stage.stage);
+    }
+  }
+  return stages;
 }
 
 absl::Status TorchEngine::Build(const EngineOptions& options,

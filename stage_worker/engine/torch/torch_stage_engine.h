@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,7 +55,7 @@ class TorchEngine final : public StageEngine {
         isolated_(options.spec.data.isolated()),
         seed_(options.spec.seed),
         stages_(options.stages),
-        recompute_(options.spec.memory.recompute == job::Recompute::kFull),
+        recomputed_(RecomputedStages(options)),
         protocol_(ProtocolOptions(options)) {}
 
   // Makes the models and their parameters. Once, before anything else.
@@ -102,6 +103,10 @@ class TorchEngine final : public StageEngine {
   const GiveMemoryBack give_memory_back_{};  // first, so that it is last to go
 
   static StepProtocol::Options ProtocolOptions(const EngineOptions& options);
+  static std::set<StageIndex> RecomputedStages(const EngineOptions& options);
+  bool Recomputes(StageIndex stage) const {
+    return recomputed_.count(stage) > 0;
+  }
   absl::StatusOr<TokenBatch> ReadData(const StageAssignment& stage,
                                       MicrobatchIndex microbatch);
   std::vector<TensorRef> RunForward(const StageAssignment& stage,
@@ -144,7 +149,8 @@ class TorchEngine final : public StageEngine {
   const int64_t seed_;
   double loss_scale_ = 1;
   const std::vector<StageAssignment> stages_;
-  const bool recompute_;
+  // Those whose whole forward is run again; single layers the models run again.
+  const std::set<StageIndex> recomputed_;
   StepProtocol protocol_;
   std::map<StageIndex, std::unique_ptr<StageModel>> models_;
   std::unique_ptr<ParameterStore> parameters_;
