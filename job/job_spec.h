@@ -19,6 +19,7 @@ enum class LearningRateSchedule { kConstant, kLinear, kCosine };
 enum class Precision { kFloat32, kBFloat16, kFloat16 };
 enum class KernelChoice { kAuto, kAten, kOneDnn };
 enum class ReleasePolicy { kAcknowledged, kSent, kNever };
+enum class OptimizerPlace { kMemory, kMapped };
 enum class TransportKind { kAuto, kShm, kTcp, kNccl, kLoopback };
 
 // A job as its TOML file describes it, with defaults filled in and paths made
@@ -129,6 +130,8 @@ struct PipelineSpec {
 struct MemorySpec {
   int64_t limit_bytes = 0;         // 0: off
   std::string recompute = "none";  // see recompute.h
+  // Of AdamW's averages; mapped: in a file that the kernel may write them to.
+  OptimizerPlace optimizer = OptimizerPlace::kMemory;
 };
 
 struct RecoverySpec {

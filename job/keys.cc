@@ -177,6 +177,7 @@ std::vector<Key> OtherKeys() {
       Unset("off", {"memory.limit", SC_FIELD(memory.limit_bytes), AtLeast(0),
                     Meaning::kByteSize}),
       {"memory.recompute", SC_FIELD(memory.recompute), {}, Meaning::kRecompute},
+      {"memory.optimizer", SC_FIELD(memory.optimizer), {}},
       {"recovery.max_failures", SC_FIELD(recovery.max_failures), AtLeast(0)},
       {"recovery.no_progress", SC_FIELD(recovery.no_progress), AtLeast(1)},
       {"recovery.neighbour_copy", SC_FIELD(recovery.neighbour_copy), {}},

@@ -19,7 +19,7 @@ using Field =
                  std::vector<int64_t>*, std::vector<std::string>*,
                  Architecture*, DataKind*, SampleOrder*, OptimizerKind*,
                  LearningRateSchedule*, Precision*, KernelChoice*,
-                 ReleasePolicy*, TransportKind*>;
+                 ReleasePolicy*, OptimizerPlace*, TransportKind*>;
 
 // The values that a numeric key may have (each number of it, if it has many).
 struct Limits {

@@ -81,6 +81,7 @@ transport = "tcp"
 [memory]
 limit = "8GiB"
 recompute = ["full", "none", "none", "every-2", "none", "full"]
+optimizer = "mapped"
 [recovery]
 max_failures = 0
 no_progress = 5

@@ -185,6 +185,7 @@ void ToProto(const JobSpec& spec, v1::JobSpec* proto) {
   ToProto(spec.pipeline, proto->mutable_pipeline());
   proto->mutable_memory()->set_limit_bytes(spec.memory.limit_bytes);
   proto->mutable_memory()->set_recompute(spec.memory.recompute);
+  proto->mutable_memory()->set_optimizer(TextOf(spec.memory.optimizer));
   v1::RecoverySpec* recovery = proto->mutable_recovery();
   recovery->set_max_failures(spec.recovery.max_failures);
   recovery->set_no_progress(spec.recovery.no_progress);
@@ -211,6 +212,10 @@ absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& proto) {
   // Empty: of a journal or a client that did not know the key.
   if (!proto.memory().recompute().empty()) {
     spec.memory.recompute = proto.memory().recompute();
+  }
+  if (!proto.memory().optimizer().empty()) {
+    SC_RETURN_IF_ERROR(ReadWord("memory.optimizer", proto.memory().optimizer(),
+                                &spec.memory.optimizer));
   }
   spec.recovery.max_failures = proto.recovery().max_failures();
   // Likewise 0.

@@ -43,6 +43,10 @@ constexpr Word<ReleasePolicy> kReleasePolicies[] = {
     {"sent", ReleasePolicy::kSent},
     {"never", ReleasePolicy::kNever},
 };
+constexpr Word<OptimizerPlace> kOptimizerPlaces[] = {
+    {"memory", OptimizerPlace::kMemory},
+    {"mapped", OptimizerPlace::kMapped},
+};
 constexpr Word<TransportKind> kTransports[] = {
     {"auto", TransportKind::kAuto},         {"shm", TransportKind::kShm},
     {"tcp", TransportKind::kTcp},           {"nccl", TransportKind::kNccl},
@@ -82,6 +86,10 @@ absl::Span<const Word<KernelChoice>> Words<KernelChoice>() {
 template <>
 absl::Span<const Word<ReleasePolicy>> Words<ReleasePolicy>() {
   return kReleasePolicies;
+}
+template <>
+absl::Span<const Word<OptimizerPlace>> Words<OptimizerPlace>() {
+  return kOptimizerPlaces;
 }
 template <>
 absl::Span<const Word<TransportKind>> Words<TransportKind>() {

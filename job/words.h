@@ -41,6 +41,8 @@ absl::Span<const Word<KernelChoice>> Words<KernelChoice>();
 template <>
 absl::Span<const Word<ReleasePolicy>> Words<ReleasePolicy>();
 template <>
+absl::Span<const Word<OptimizerPlace>> Words<OptimizerPlace>();
+template <>
 absl::Span<const Word<TransportKind>> Words<TransportKind>();
 
 // The word of a value; "" for a value that is none of the enum's.

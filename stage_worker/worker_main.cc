@@ -43,6 +43,7 @@ struct Flags {
   WorkerOptions worker;
   std::string engine = "torch";
   std::string cuda_library;
+  std::string mapping_directory = TorchOptions().mapping_directory;
   std::string data_listen;
   bool tcp_checksum = false;
   std::string profile;
@@ -120,6 +121,10 @@ void AddFlags(CLI::App* app, Flags* flags) {
                   "size, at most; 0: none")
       ->envname("STAGECOACH_MEMORY_CACHE")
       ->capture_default_str();
+  app->add_option("--mapping-directory", flags->mapping_directory,
+                  "Folder on a local disk for memory.optimizer = \"mapped\"")
+      ->envname("STAGECOACH_MAPPING_DIRECTORY")
+      ->capture_default_str();
   app->add_flag("--poison-freed", flags->worker.parts.poison,
                 "Fill freed memory with NaN, to find late readers (slow)");
   flags->worker.parts.produce_in_place = true;
@@ -159,6 +164,7 @@ absl::Status ChooseEngine(Flags* flags) {
   TorchOptions torch;
   torch.device = flags->worker.device;
   torch.cuda_library = flags->cuda_library;
+  torch.mapping_directory = flags->mapping_directory;
   absl::Status status = InitTorch(torch);
   if (!status.ok()) return status;
   flags->worker.torch_version = TorchVersion();

@@ -139,6 +139,13 @@ TEST_F(BitEqualityTest, LossInPieces) {
   }
 }
 
+TEST_F(BitEqualityTest, OptimizerInAFileChangesNothing) {
+  job::JobSpec spec = TinySpec();
+  const Trained reference = Train(spec, 1, 1, GpipeOrder);
+  spec.memory.optimizer = job::OptimizerPlace::kMapped;
+  ExpectEqual(Train(spec, 4, 2, GpipeOrder), reference);
+}
+
 TEST_F(BitEqualityTest, UntiedModelUnderAdamW) {
   job::JobSpec spec = TinySpec();
   spec.model.tie_embeddings = false;

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "job/model_shape.h"
 #include "memory/category.h"
+#include "stage_worker/engine/torch/mapped_buffer.h"
 #include "stage_worker/kernels/choice.h"
 #include "stage_worker/kernels/optimizer.h"
 #include "stage_worker/model/compute_type.h"
@@ -133,7 +134,8 @@ double SquaredNorm(const at::Tensor& gradient) {
 
 ParameterStore::ParameterStore(const job::TrainingSpec& training,
                                const at::Device& device,
-                               std::vector<StageParameter*> parameters)
+                               std::vector<StageParameter*> parameters,
+                               const std::string& optimizer_directory)
     : training_(training),
       parameters_(BufferOrder(training, std::move(parameters))),
       own_kernels_(kernels::IsOwn(training.kernels)) {
@@ -151,7 +153,7 @@ ParameterStore::ParameterStore(const job::TrainingSpec& training,
       tied_owner_ = parameter;
     }
   }
-  AllocateBuffers(device, trained, elements);
+  AllocateBuffers(device, trained, elements, optimizer_directory);
   BindViews();
   MakeRanges(decaying, trained);
   Initialise();
@@ -162,7 +164,8 @@ bool ParameterStore::Frozen(const StageParameter& parameter) const {
 }
 
 void ParameterStore::AllocateBuffers(const at::Device& device, int64_t trained,
-                                     int64_t elements) {
+                                     int64_t elements,
+                                     const std::string& optimizer_directory) {
   values_ = Zeros(memory::Category::kParameter, device, {elements});
   gradients_ = Zeros(memory::Category::kGradient, device, {elements});
   const at::ScalarType type = ScalarTypeOf(training_.precision);
@@ -171,8 +174,13 @@ void ParameterStore::AllocateBuffers(const at::Device& device, int64_t trained,
   }
   if (training_.optimizer != job::OptimizerKind::kAdamW) return;
   constexpr memory::Category kOptimizer = memory::Category::kOptimizer;
-  averages_ = Zeros(kOptimizer, device, {trained});
-  squared_averages_ = Zeros(kOptimizer, device, {trained});
+  const auto zeros = [&] {
+    return optimizer_directory.empty()
+               ? Zeros(kOptimizer, device, {trained})
+               : MappedZeros(optimizer_directory, trained);
+  };
+  averages_ = zeros();
+  squared_averages_ = zeros();
   step_ = Zeros(kOptimizer, device, {});
 }
 

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -30,9 +31,11 @@ namespace stagecoach::worker {
 class ParameterStore {
  public:
   // Fills value and gradient of each parameter and initialises the values.
-  // `parameters` must outlive the store.
+  // `parameters` must outlive the store. Where a directory is given, the
+  // optimizer's averages lie in files there (see MappedZeros).
   ParameterStore(const job::TrainingSpec& training, const at::Device& device,
-                 std::vector<StageParameter*> parameters);
+                 std::vector<StageParameter*> parameters,
+                 const std::string& optimizer_directory = "");
 
   // Before a step; free if the last update has left them so.
   void ZeroGradients();
@@ -75,7 +78,8 @@ class ParameterStore {
 
   bool Frozen(const StageParameter& parameter) const;
   void AllocateBuffers(const at::Device& device, int64_t trained,
-                       int64_t elements);
+                       int64_t elements,
+                       const std::string& optimizer_directory);
   void BindViews();
   void MakeRanges(int64_t decaying, int64_t trained);
   void Initialise();

@@ -90,7 +90,8 @@ absl::StatusOr<std::unique_ptr<StageEngine>> NewTorchEngine(
       kernels::Resolve(options.spec.training.kernels, device.is_cpu());
   auto engine = std::make_unique<TorchEngine>(chosen, device);
   SC_RETURN_IF_ERROR(engine->Build(
-      chosen, torch.model_factory ? torch.model_factory : NewStageModel));
+      chosen, torch.model_factory ? torch.model_factory : NewStageModel,
+      torch.mapping_directory));
   return engine;
 }
 

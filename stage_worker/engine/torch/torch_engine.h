@@ -18,6 +18,8 @@ struct TorchOptions {
   // Path of libtorch_cuda.so where the device is CUDA; empty: beside
   // libtorch_cpu.so.
   std::string cuda_library;
+  // Where memory.optimizer = "mapped" puts its files.
+  std::string mapping_directory = "/var/tmp";
   // Makes the model of a stage; empty: NewStageModel.
   StageModelFactory model_factory;
 };

@@ -75,7 +75,8 @@ std::set<StageIndex> TorchEngine::RecomputedStages(
 }
 
 absl::Status TorchEngine::Build(const EngineOptions& options,
-                                const StageModelFactory& factory) {
+                                const StageModelFactory& factory,
+                                const std::string& mapping_directory) {
   std::vector<StageParameter*> parameters;
   const memory::ScopedTag tag(PlainTag(memory::Category::kWorkspace));
   for (const StageAssignment& stage : options.stages) {
@@ -86,8 +87,10 @@ absl::Status TorchEngine::Build(const EngineOptions& options,
   }
   UseThreadsHere();
   return CatchTorch("building the stages", [&] {
-    parameters_ =
-        std::make_unique<ParameterStore>(training_, device_, parameters);
+    const bool mapped =
+        options.spec.memory.optimizer == job::OptimizerPlace::kMapped;
+    parameters_ = std::make_unique<ParameterStore>(
+        training_, device_, parameters, mapped ? mapping_directory : "");
     // They may hold a checkpoint's files.
     for (StageParameter* parameter : parameters) parameter->initialise = {};
     return absl::OkStatus();

@@ -60,7 +60,8 @@ class TorchEngine final : public StageEngine {
 
   // Makes the models and their parameters. Once, before anything else.
   absl::Status Build(const EngineOptions& options,
-                     const StageModelFactory& factory);
+                     const StageModelFactory& factory,
+                     const std::string& mapping_directory);
 
   absl::StatusOr<TensorRef> Adopt(const TensorDescriptor& descriptor,
                                   void* data,
