@@ -35,6 +35,7 @@ absl::StatusOr<std::optional<job::MemoryQuestion>> JobRun::QuestionOfMemory(
     question.evaluation = &planned_->plan.evaluation;
   }
   question.release = planned_->spec.pipeline.release;
+  question.in_place = job::MayProduceInPlace(planned_->spec.pipeline.transport);
   question.checkpoints = !planned_->spec.checkpoint.directory.empty();
   if (planned_->spec.recovery.neighbour_copy) {
     const int64_t steps = planned_->spec.training.steps - planned_->first_step;

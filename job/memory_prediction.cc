@@ -17,8 +17,8 @@ using schedule::EdgeId;
 
 constexpr int64_t kSlotAlignment = 64;
 
-// The ends of the interval: acknowledged at once and produced in the receiver's
-// memory, or late and copied.
+// The ends of the interval: acknowledged at once and, where that may be,
+// produced in the receiver's memory; or late and copied.
 enum class Acknowledged { kAtOnce, kLate };
 
 // One worker's bytes along its list.
@@ -59,7 +59,8 @@ class ListWalk {
   // Of an output that is sent: what of it may never lie in this worker's
   // memory. Whether it does, the path and the moment decide.
   CategoryBytes InReceiver(bool sent, const CategoryBytes& output) const {
-    const bool in_place = question_.release != ReleasePolicy::kNever &&
+    const bool in_place = question_.in_place &&
+                          question_.release != ReleasePolicy::kNever &&
                           acknowledged_ == Acknowledged::kAtOnce && sent;
     return in_place ? output : CategoryBytes();
   }

@@ -14,7 +14,7 @@ namespace stagecoach::job {
 // The peak of one worker's accounted bytes over a job.
 struct MemoryInterval {
   // If every output is acknowledged at the moment it is sent, and produced in
-  // its receiver's memory (but with "never").
+  // its receiver's memory where it may be.
   CategoryBytes low;
   // If the send budget's worth of outputs is always unacknowledged, all of them
   // in this worker's memory, and the copy of a checkpoint stays until the next
@@ -27,6 +27,8 @@ struct MemoryQuestion {
   const schedule::Schedule* schedule = nullptr;    // lowered
   const schedule::Schedule* evaluation = nullptr;  // likewise; null: none
   ReleasePolicy release = ReleasePolicy::kAcknowledged;
+  // Outputs may be produced in their receiver's memory (but with "never").
+  bool in_place = true;
   // The job has a directory for checkpoints.
   bool checkpoints = false;
   // Versions of each stage's state that are kept beside the engine's, by its
@@ -37,6 +39,12 @@ struct MemoryQuestion {
   std::vector<int64_t> receive_pool_bytes;
   std::vector<WorkerMemoryProfile> profiles;  // by worker index
 };
+
+// Whether outputs may be produced in their receiver's memory: not where every
+// path is one between hosts.
+inline bool MayProduceInPlace(TransportKind transport) {
+  return transport != TransportKind::kTcp && transport != TransportKind::kNccl;
+}
 
 // Walks each worker's list with what one microbatch of its stages was measured
 // to take. No time enters: a worker executes its list strictly in order, so

@@ -107,6 +107,11 @@ TEST_F(PredictMemoryTest, AtTheLowEndOutputsLieInTheirReceivers) {
   EXPECT_EQ(Predict(0).low.total, 3000 + 1005);
   EXPECT_EQ(Predict(0).low.Of(kActivation), 3000 + 1005);
   EXPECT_EQ(Predict(1).low.total, 4000 + 5) << "gradients too";
+  // Between hosts each is its sender's until it is sent.
+  question_.in_place = false;
+  EXPECT_EQ(Predict(0).low.total, 3000 + 1015);
+  EXPECT_EQ(Predict(1).low.total, 4000 + 15);
+  question_.in_place = true;
   // With "never" they are kept for their backward, here.
   question_.release = ReleasePolicy::kNever;
   EXPECT_EQ(Predict(0).low.total, 3000 + 30 + 1015);
@@ -249,6 +254,13 @@ TEST_F(PredictMemoryTest, RefusesProfilesOfAnotherPlacement) {
   question_.profiles.pop_back();
   EXPECT_EQ(PredictMemory(question_).status().code(),
             absl::StatusCode::kInvalidArgument);
+}
+
+TEST(MayProduceInPlaceTest, WhereTheReceiversMemoryIsMapped) {
+  EXPECT_TRUE(MayProduceInPlace(TransportKind::kAuto));
+  EXPECT_TRUE(MayProduceInPlace(TransportKind::kShm));
+  EXPECT_FALSE(MayProduceInPlace(TransportKind::kTcp));
+  EXPECT_FALSE(MayProduceInPlace(TransportKind::kNccl));
 }
 
 TEST(ReceivePoolBytesTest, AreSlotsOfEveryEdgeThatEndsThere) {

@@ -143,6 +143,7 @@ MemoryQuestion MemoryQuestionOf(
   question.schedule = &plan.schedule;
   if (plan.evaluation.workers > 0) question.evaluation = &plan.evaluation;
   question.release = spec.pipeline.release;
+  question.in_place = MayProduceInPlace(spec.pipeline.transport);
   question.checkpoints = !spec.checkpoint.directory.empty();
   if (spec.recovery.neighbour_copy) {
     question.copies =

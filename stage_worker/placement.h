@@ -52,7 +52,6 @@ struct PlacementParts {
   // Fill freed blocks and returned wire slots, for tests and debugging.
   bool poison = false;
   // Outputs are produced in the receiver's memory where the path has it mapped.
-  // What is predicted of the sender's memory counts them there all the same.
   bool produce_in_place = false;
 };
 

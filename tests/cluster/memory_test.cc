@@ -222,7 +222,8 @@ TEST_F(MemoryTest, RunningOutOfMemoryNamesWhoHoldsIt) {
   ExpectWithin(Run(job, settings), "with the suggestion");
 }
 
-// Copied where the others produce in place.
+// Copied where the others produce in place: by choice, and over TCP, where the
+// low end counts them.
 TEST_F(MemoryTest, TheIntervalHoldsForOutputsThatAreCopied) {
   Cluster::WorkerSpec copies;
   copies.arguments = {"--no-in-place"};
@@ -234,9 +235,12 @@ TEST_F(MemoryTest, TheIntervalHoldsForOutputsThatAreCopied) {
     job.stages_per_worker = kind.stages_per_worker;
     job.hidden = 64;
     job.sequence = 64;
-    const nlohmann::json result = cluster->RunJob(SpecOf(job));
-    EXPECT_EQ(result.value("state", ""), "SUCCEEDED") << result.dump(1);
-    ExpectWithin(result, absl::StrCat(kind.schedule, ", copied"));
+    job.split = job.EvenSplit();
+    const nlohmann::json copied = cluster->RunJob(SpecOf(job));
+    EXPECT_EQ(copied.value("state", ""), "SUCCEEDED") << copied.dump(1);
+    ExpectWithin(copied, absl::StrCat(kind.schedule, ", copied"));
+    ExpectWithin(Run(job, {"pipeline.transport=tcp"}),
+                 absl::StrCat(kind.schedule, " over TCP"));
   }
 }
 
