@@ -88,6 +88,34 @@ TEST_F(MemoryTest, TheMeasuredPeakLiesInThePredictedInterval) {
   }
 }
 
+// Layers are even and yet one worker takes more (DeepSpeed 4477); ZBV takes
+// more than ZB-H1, since embedding and head share a worker (zero-bubble 36).
+TEST_F(MemoryTest, ThePlanSaysWhichWorkerTakesMoreAndInWhichCategory) {
+  TinyJob job;
+  job.workers = 2;
+  // How many more bytes of parameters the first worker will have.
+  const auto more_on_the_first = [&job]() -> int64_t {
+    job.split = job.EvenSplit();
+    const CommandResult plan = cluster_->Command({"plan", SpecOf(job)});
+    EXPECT_EQ(plan.exit_code, 0) << plan.err;
+    std::vector<int64_t> bytes;
+    for (const nlohmann::json& worker : plan.json["workers"]) {
+      bytes.push_back(
+          worker["categories"]["parameter"]["predicted_peak_bytes"]);
+    }
+    EXPECT_EQ(bytes.size(), 2u) << plan.out;
+    return bytes.at(0) - bytes.at(1);
+  };
+  // 256 tokens. As embedding and as head the same numbers are twice in the job.
+  const int64_t embedding = 256 * job.hidden * 4;
+  job.schedule = "zb-h1";
+  EXPECT_GT(more_on_the_first(), 0) << "positions";
+  EXPECT_LT(more_on_the_first(), embedding);
+  job.schedule = "zbv";
+  job.stages_per_worker = 2;
+  EXPECT_GE(more_on_the_first(), 2 * embedding);
+}
+
 // Nothing grows with the number of microbatches beyond what is in flight.
 TEST_F(MemoryTest, MoreMicrobatchesTakeNoMoreMemory) {
   for (const Kind& kind : {Kind{"1f1b", 1}, Kind{"interleaved", 2}}) {

@@ -100,6 +100,10 @@ INSTANTIATE_TEST_SUITE_P(
                          at::Tensor y = x * 2;
                          return Tensors{y.mul_(0.5)};
                        })),
+        // Paddle 78531, 78669: memory that nothing was written to.
+        std::make_pair("NeverWritten", Change([](const at::Tensor& x) {
+                         return Tensors{x, at::empty_like(x.detach())};
+                       })),
         // Paddle 54625: another op of the stage has saved it.
         std::make_pair("SavedByAnotherOp", Change([](const at::Tensor& x) {
                          const at::Tensor y = x * 1;
