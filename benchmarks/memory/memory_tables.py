@@ -6,8 +6,12 @@
       schedules at two sizes, with and without running forwards again
   benchmarks/memory/memory_tables.py release STAGECOACH
       release never, sent and ack side by side: outputs held, peak, step time
+  benchmarks/memory/memory_tables.py less STAGECOACH
+      what each way to take less memory does to the largest peak and the step time
   benchmarks/memory/memory_tables.py growth STAGECOACH [--python PYTHON]
       peak against the number of microbatches, and torch.distributed.pipelining's
+  benchmarks/memory/memory_tables.py steps STAGECOACH [--steps N]
+      allocated, reserved and resident bytes of each worker along one long job
 
 STAGECOACH is the built command (bazel-bin/client/stagecoach). What is timed runs
 interleaved: A B C A B C ... Peaks are of tensors' bytes, from the job's own
@@ -15,12 +19,15 @@ document.
 """
 
 import argparse
+import contextlib
 import json
+import os
 import pathlib
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 MIB = 2 ** 20
 
@@ -44,13 +51,18 @@ max_failures = 0
 """
 
 
-def run(arguments, folder, hidden=64, sequence=64, stages=1, steps=3, **settings):
-    """The finished job's document."""
+def write_spec(folder, hidden, sequence, stages, steps):
     (folder / "text.txt").write_text("The coach leaves the stage at noon. " * 4000)
     spec = folder / "spec.toml"
     spec.write_text(SPEC.format(hidden=hidden, sequence=sequence, steps=steps,
                                 split=[8 // (4 * stages)] * (4 * stages)))
-    command = [arguments.stagecoach, "run", str(spec), "--local", "-o", "json"]
+    return str(spec)
+
+
+def run(arguments, folder, hidden=64, sequence=64, stages=1, steps=3, **settings):
+    """The finished job's document."""
+    spec = write_spec(folder, hidden, sequence, stages, steps)
+    command = [arguments.stagecoach, "run", spec, "--local", "-o", "json"]
     settings["pipeline.stages_per_worker"] = stages
     for key, value in settings.items():
         command += ["--set", f"{key}={value}"]
@@ -144,6 +156,35 @@ def release(arguments, folder):
     return max(held["ack"]) <= max(held["never"])
 
 
+LESS = {
+    "as it is": {},
+    "recompute every-2": {"memory.recompute": "every-2"},
+    "recompute every-1": {"memory.recompute": "every-1"},
+    "recompute full": {"memory.recompute": "full"},
+    "loss_chunk 64": {"training.loss_chunk": 64},
+    "optimizer mapped": {"memory.optimizer": "mapped"},
+}
+
+
+def less(arguments, folder):
+    peaks = {way: [] for way in LESS}
+    seconds = {way: [] for way in LESS}
+    for _ in range(arguments.repetitions):
+        for way, settings in LESS.items():
+            document = run(arguments, folder, 128, 128, steps=6, **{
+                "pipeline.schedule": arguments.schedule, **settings})
+            peaks[way].append([worker["measured_peak_bytes"] for worker in document["workers"]])
+            seconds[way] += step_seconds(document)
+    print(f"{arguments.schedule}, P=4, M=8, {arguments.repetitions} repetitions, interleaved")
+    header("", "w0 (MiB)", "w3 (MiB)", "median step (ms)", "step / as it is")
+    base = statistics.median(seconds["as it is"])
+    for way in LESS:
+        median = statistics.median(seconds[way])
+        worst = [max(worker) for worker in zip(*peaks[way])]
+        row(way, mib(worst[0]), mib(worst[3]), f"{1e3 * median:.1f}", f"{median / base:.2f}")
+    return True
+
+
 def growth(arguments, folder):
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "compare_pipelines"))
     import environment  # pylint: disable=import-outside-toplevel
@@ -172,13 +213,83 @@ def growth(arguments, folder):
     return flat
 
 
+class KeptCluster:
+    """Four workers that stay, and the document of each verb."""
+
+    def __init__(self, arguments, folder):
+        self._stagecoach = arguments.stagecoach
+        self._environment = {**os.environ, "STAGECOACH_DIRECTORY": str(folder / "cluster")}
+
+    def ask(self, *words):
+        done = subprocess.run([self._stagecoach, *words, "-o", "json"], env=self._environment,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              check=False)
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(words)}: {done.stderr}")
+        return json.loads(done.stdout) if done.stdout.strip() else {}
+
+    @contextlib.contextmanager
+    def up(self):
+        """By name, the processes."""
+        started = self.ask("up", "--workers", "4")
+        try:
+            yield {process["name"]: process["process_id"] for process in started["processes"]}
+        finally:
+            self.ask("down")
+
+    def figures(self, job):
+        """`memory stats` by worker, once all of them are in a step."""
+        while True:
+            workers = self.ask("memory", "stats", job)["workers"]
+            if len(workers) == 4 and all(worker["step"] is not None for worker in workers):
+                return {worker["worker"]: worker for worker in workers}
+            if self.ask("job", "show", job)["state"] in ("SUCCEEDED", "FAILED", "CANCELLED"):
+                return None
+            time.sleep(0.005)
+
+
+def resident_bytes(process):
+    pages = pathlib.Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def steps(arguments, folder):
+    cluster = KeptCluster(arguments, folder)
+    spec = write_spec(folder, 64, 64, 1, arguments.steps)
+    # Not the very last one: between two looks the job may be over.
+    marks = [arguments.steps // 20, arguments.steps // 2, arguments.steps * 99 // 100]
+    first, flat = {}, True
+    header("step", "worker", "allocated peak", "reserved peak", "resident")
+    with cluster.up() as processes:
+        job = cluster.ask("job", "submit", spec)["job_id"]
+        while marks:
+            figures = cluster.figures(job)
+            if figures is None:
+                sys.exit("the job was over before its last step was seen")
+            if min(worker["step"] for worker in figures.values()) < marks[0]:
+                time.sleep(0.02)
+                continue
+            marks.pop(0)
+            for name, worker in sorted(figures.items()):
+                now = (worker["allocated_bytes"]["peak"], worker["reserved_bytes"]["peak"],
+                       resident_bytes(processes[name]))
+                row(worker["step"], name, *now)
+                first.setdefault(name, now)
+                # An acknowledgement that comes later than any before: an output or two.
+                flat = flat and all(b <= 1.05 * a for a, b in zip(first[name], now))
+        cluster.ask("job", "wait", job)
+    return flat
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    tables = {"intervals": intervals, "release": release, "growth": growth}
+    tables = {"intervals": intervals, "release": release, "less": less, "growth": growth,
+              "steps": steps}
     parser.add_argument("table", choices=tables)
     parser.add_argument("stagecoach")
     parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=2000, help="of steps")
     parser.add_argument("--schedule", default="gpipe")
     parser.add_argument("--transport", default="tcp", help="of release")
     parser.add_argument("--python", help="a Python with PyTorch; default: make one")
