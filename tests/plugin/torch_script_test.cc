@@ -39,9 +39,9 @@ TEST(TorchScriptTest, TrainsWithTheSameBitsHoweverItIsCut) {
   const job::JobSpec spec = Spec();
   PatternData data(spec);
   const Trained reference = ExpectSameHoweverCut(spec, &data, 5);
-  // An embedding, three blocks of 6, norm and head.
-  EXPECT_EQ(reference.digests.size(), 1u + 3 * 6 + 4);
-  EXPECT_TRUE(absl::StartsWith(reference.digests.front(), "head.bias "))
+  // An embedding, four blocks of 6, norm and output.
+  EXPECT_EQ(reference.digests.size(), 1u + 4 * 6 + 4);
+  EXPECT_TRUE(absl::StartsWith(reference.digests.front(), "embedding.weight "))
       << reference.digests.front();
 }
 
