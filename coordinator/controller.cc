@@ -240,6 +240,7 @@ void Controller::TickNow() {
   }
   CheckSilence();
   CheckStuck();
+  CheckRest();
   CheckRunDeadlines();
   CheckRecoveries();
   CheckDraining();

@@ -168,6 +168,10 @@ class Controller {
   void CheckStuck();
   // Without anything new from a worker that owes an answer; of a running job.
   absl::Duration StuckAfter(const Run& run) const;
+  // How long nothing may happen, as far as steps are known.
+  absl::Duration RestLimit(const JobRecord& job) const;
+  std::optional<FailureReport> FindRest(const Run& run, absl::Duration limit);
+  void CheckRest();
   v1::CoordinatorMessage Fenced(v1::CoordinatorMessage message, Epoch epoch,
                                 Incarnation incarnation) const;
   void SendTo(const std::string& worker, v1::CoordinatorMessage message,

@@ -34,6 +34,8 @@ struct ControllerOptions {
   // A worker that beats and yet does not get on for so long, and for so many
   // times the longest of its job's last steps, is stuck: it counts as lost.
   // Before the first step of a placement is done nothing says how long one is.
+  // A job whose workers all wait for each other for `stuck_wait`, or so many
+  // steps, has lost something on its way: it is placed again.
   absl::Duration stuck_wait = absl::Seconds(60);
   double stuck_steps = 20;
   absl::Duration stuck_first_wait = absl::Minutes(30);

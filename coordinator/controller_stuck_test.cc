@@ -29,7 +29,7 @@ class StuckTest : public ControllerTest {
       Pass(absl::Seconds(1));
     }
   }
-  // "2F0", "2F0 waiting" or ""
+  // "2F0", "2F0 waiting", "2F0 budget" or ""
   void BeatAt(FakeWorker& worker, const std::string& where) {
     v1::WorkerMessage message;
     message.mutable_heartbeat()->set_job_id("job-1");
@@ -38,7 +38,9 @@ class StuckTest : public ControllerTest {
       position->set_step(2);
       position->set_action(where.substr(0, where.find(' ')));
       if (absl::StrContains(where, "waiting")) {
-        position->set_waiting_for("activation of 0F0");
+        position->set_waiting_for("transfer");
+      } else if (absl::StrContains(where, "budget")) {
+        position->set_waiting_for("send budget");
       }
     }
     Say(worker, message);
@@ -74,6 +76,43 @@ TEST_F(StuckTest, AWorkerThatHangsOutsideItsActionsIsFoundToo) {
   PassBeating(absl::Seconds(65), "0F0 waiting", "");
   EXPECT_EQ(StateOf("job-1"), v1::JOB_STATE_RECOVERING);
   EXPECT_EQ(Get("job-1")->recoveries(0).cause().worker(), "w1");
+}
+
+// What one sent the other was lost: the same workers get the job again.
+TEST_F(StuckTest, WhenAllWaitForEachOtherTheJobIsPlacedAgain) {
+  Run();
+  PassBeating(absl::Seconds(55), "0F0 waiting", "1F0 waiting");
+  EXPECT_EQ(StateOf("job-1"), v1::JOB_STATE_RUNNING);
+  PassBeating(absl::Seconds(10), "1F0 waiting", "0SEND_F0 budget");
+  EXPECT_EQ(StateOf("job-1"), v1::JOB_STATE_RUNNING) << "they moved";
+  PassBeating(absl::Seconds(52), "1F0 waiting", "0SEND_F0 budget");
+  ASSERT_EQ(StateOf("job-1"), v1::JOB_STATE_RECOVERING);
+  const v1::FailureCause cause = Get("job-1")->recoveries(0).cause();
+  EXPECT_EQ(cause.worker(), "w1") << "it has sent";
+  EXPECT_EQ(cause.step(), 2);
+  for (const char* words :
+       {"nobody gets on", "w0 waits for transfer in 1F0 of step 2",
+        "w1 waits for send budget in 0SEND_F0 of step 2"}) {
+    EXPECT_TRUE(absl::StrContains(cause.message(), words)) << cause.message();
+  }
+  EXPECT_FALSE(worker(0).closed.has_value());
+  EXPECT_FALSE(worker(1).closed.has_value());
+  Serve();
+  EXPECT_EQ(StateOf("job-1"), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(Get("job-1")->steps_size(), 6);
+}
+
+TEST_F(StuckTest, AJobThatSurvivesNothingEndsWhenAllWait) {
+  v1::JobSpec spec = TinySpec(2, 6);
+  spec.mutable_recovery()->set_max_failures(0);
+  JoinMany(2);
+  Submit(spec);
+  // Also in its first step, which else has half an hour.
+  Serve("begin:0");
+  PassBeating(absl::Seconds(62), "0F0 waiting", "1F0 waiting");
+  Serve();
+  EXPECT_EQ(StateOf("job-1"), v1::JOB_STATE_FAILED);
+  EXPECT_TRUE(absl::StrContains(Get("job-1")->reason(), "nobody gets on"));
 }
 
 TEST_F(StuckTest, LongStepsMakeForPatience) {

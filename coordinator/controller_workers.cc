@@ -50,7 +50,7 @@ bool SamePlace(const std::optional<Position>& a,
                const std::optional<Position>& b) {
   if (!a.has_value() || !b.has_value()) return a.has_value() == b.has_value();
   return a->step == b->step && a->action == b->action &&
-         a->waiting == b->waiting;
+         a->waiting_for == b->waiting_for;
 }
 
 absl::Status UnknownPlacement(const v1::Register& registration) {

@@ -25,7 +25,7 @@ struct Position {
   std::string action;  // "2F0"
   int32_t stage = -1;
   int32_t microbatch = -1;
-  bool waiting = false;  // for a peer, else it computes
+  std::string waiting_for;  // of a peer; empty: it computes
 };
 
 // Why a job failed. Action, microbatch and step are empty or -1 outside a step;

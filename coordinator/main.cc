@@ -69,6 +69,8 @@ struct Flags {
   std::string suspect = "2s";
   std::string dead = "6s";
   std::string recovery_wait = "60s";
+  std::string stuck_wait = "60s";
+  std::string stuck_first_wait = "30m";
   std::string log_level = "info";
   bool log_json = false;
   pid_t parent = 0;
@@ -126,6 +128,17 @@ void AddFlags(CLI::App* app, Flags* flags) {
                   "how long a job that lost a worker waits for another one")
       ->check(duration)
       ->capture_default_str();
+  app->add_option("--stuck-wait", flags->stuck_wait,
+                  "how long a worker may be in one action, and all workers of "
+                  "a job may wait for each other; at least 20 times the "
+                  "longest of the last steps")
+      ->check(duration)
+      ->capture_default_str();
+  app->add_option("--stuck-first-wait", flags->stuck_first_wait,
+                  "how long a worker may be in one action of the first step "
+                  "after it was placed")
+      ->check(duration)
+      ->capture_default_str();
   app->add_option("--log-level", flags->log_level,
                   "debug, info, warning, error or off")
       ->check(CLI::Validator(CheckLogLevel, "LEVEL"))
@@ -153,6 +166,8 @@ Coordinator::Options ToOptions(const Flags& flags) {
   options.controller.dead = ToDuration(flags.dead);
   options.controller.reconnect_wait = options.controller.dead;
   options.controller.recovery_wait = ToDuration(flags.recovery_wait);
+  options.controller.stuck_wait = ToDuration(flags.stuck_wait);
+  options.controller.stuck_first_wait = ToDuration(flags.stuck_first_wait);
   return options;
 }
 

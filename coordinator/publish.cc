@@ -195,7 +195,7 @@ Position FromProto(const v1::Position& position) {
   result.action = position.action();
   result.stage = position.stage();
   result.microbatch = position.microbatch();
-  result.waiting = !position.waiting_for().empty();
+  result.waiting_for = position.waiting_for();
   return result;
 }
 
