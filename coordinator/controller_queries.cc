@@ -63,6 +63,11 @@ void Controller::ListWorkers(v1::ListWorkersRequest request,
       info->set_seconds_since_heartbeat(
           absl::ToDoubleSeconds(Now() - session->last_heard));
     }
+    v1::RefusedMessages* refused = response.mutable_refused();
+    refused->set_old_term(refused_.stale_term);
+    refused->set_other_epoch(refused_.stale_epoch);
+    refused->set_other_incarnation(refused_.stale_incarnation);
+    refused->set_no_session(refused_.unregistered);
     reply(std::move(response));
   });
 }

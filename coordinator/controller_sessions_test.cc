@@ -1,7 +1,10 @@
 // Registration, fences and silence.
+#include <memory>
+#include <random>
 #include <string>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "coordinator/controller_fixture.h"
 #include "coordinator/scripted_worker.h"
 #include "gtest/gtest.h"
@@ -140,6 +143,9 @@ TEST_F(ControllerSessionsTest, MessagesOfAnotherFenceChangeNothing) {
   fence(1, 1, incarnation + 1);
   fence(1, 1, 0);
   EXPECT_EQ(controller_->refused().stale_incarnation, 2);
+  EXPECT_EQ(List().refused().old_term(), 2);
+  EXPECT_EQ(List().refused().other_epoch(), 2);
+  EXPECT_EQ(List().refused().other_incarnation(), 2);
   EXPECT_EQ(controller_->state().DebugString(), before);
   // With the right one it counts.
   Serve();
@@ -206,6 +212,49 @@ TEST_F(ControllerSessionsTest, AStandstillOfTheCoordinatorKillsNobody) {
   EXPECT_FALSE(controller_->state().FindWorker("w0")->suspect);
   Pass(absl::Seconds(6));
   EXPECT_TRUE(worker(0).closed.has_value());
+}
+
+// Stands still like SimulatedClock; the calendar's time is another one each
+// time it is asked for, by up to ten years.
+class JumpingClock final : public Clock {
+ public:
+  explicit JumpingClock(const Clock* steady) : steady_(steady) {}
+  absl::Time Now() const override { return steady_->Now(); }
+  absl::Time WallNow() const override {
+    return absl::FromUnixSeconds(1'700'000'000) +
+           absl::Hours(static_cast<int>(random_() % 175'200) - 87'600);
+  }
+
+ private:
+  const Clock* const steady_;
+  mutable std::mt19937 random_{1};
+};
+
+TEST_F(ControllerSessionsTest, JumpsOfTheCalendarsClockChangeNothing) {
+  JumpingClock jumping(&clock_);
+  controller_ = std::make_unique<Controller>(options_, &jumping, &executor_,
+                                             &planning_, &journal_);
+  JoinMany(3);
+  Submit(TinySpec(2, 6));
+  for (int step = 0; step < 5; ++step) {
+    Serve(absl::StrCat("begin:", step));
+    Pass(absl::Seconds(3), AllBut({}));
+    ASSERT_EQ(StateOf("job-1"), v1::JOB_STATE_RUNNING);
+  }
+  // Who is silent is found as always, and nobody else.
+  Pass(absl::Seconds(5.9), AllBut({2}));
+  EXPECT_FALSE(worker(2).closed.has_value());
+  Pass(absl::Seconds(0.2), AllBut({2}));
+  EXPECT_TRUE(worker(2).closed.has_value());
+  Serve();
+  ASSERT_EQ(StateOf("job-1"), v1::JOB_STATE_SUCCEEDED);
+  const v1::Job job = *Get("job-1");
+  ASSERT_EQ(job.steps_size(), 6);
+  for (const v1::StepResult& step : job.steps()) {
+    EXPECT_GE(step.seconds(), 0);
+    EXPECT_LE(step.seconds(), 10);
+  }
+  controller_.reset();
 }
 
 TEST_F(ControllerSessionsTest, ConnectionThatNeverRegistersIsEnded) {

@@ -36,6 +36,11 @@ Json WorkerListJson(const v1::ListWorkersResponse& response) {
     entry["seconds_since_heartbeat"] = worker.seconds_since_heartbeat();
     json["workers"].push_back(std::move(entry));
   }
+  Json& refused = json["refused_messages"];
+  refused["old_term"] = response.refused().old_term();
+  refused["other_epoch"] = response.refused().other_epoch();
+  refused["other_incarnation"] = response.refused().other_incarnation();
+  refused["no_session"] = response.refused().no_session();
   return json;
 }
 

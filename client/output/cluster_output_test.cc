@@ -24,6 +24,15 @@ TEST(WorkerListTest, Json) {
   EXPECT_EQ(json["workers"][1]["state"], "SUSPECT");
 }
 
+TEST(WorkerListTest, SaysHowManyMessagesWereRefused) {
+  v1::ListWorkersResponse response;
+  response.mutable_refused()->set_other_epoch(3);
+  response.mutable_refused()->set_no_session(1);
+  EXPECT_EQ(WorkerListJson(response)["refused_messages"].dump(),
+            R"({"old_term":0,"other_epoch":3,"other_incarnation":0,)"
+            R"("no_session":1})");
+}
+
 TEST(WorkerListTest, Text) {
   EXPECT_EQ(
       WorkerListText(SampleWorkers()),
