@@ -1,6 +1,7 @@
 // Whatever workers, clients and the clock do, in whatever order: every job
 // comes to an end, no worker stays busy, and at every moment the journal tells
 // the same story.
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <random>
@@ -36,7 +37,22 @@ class ControllerRandomTest : public ControllerTest {
     }
     const v1::CoordinatorMessage message = worker.received[worker.answered++];
     const auto answer = AnswerTo(worker, message);
-    if (answer.has_value()) Say(worker, *answer);
+    if (!answer.has_value()) return;
+    Say(worker, *answer);
+    said_.push_back({&worker, worker.epoch, *answer});
+  }
+
+  // What somebody has said before, once more and out of order.
+  void SayAgain() {
+    if (said_.empty()) return;
+    const Said said =
+        said_[said_.size() - 1 -
+              static_cast<size_t>(
+                  Draw(static_cast<int>(std::min<size_t>(said_.size(), 20))))];
+    const int64_t epoch = said.worker->epoch;
+    said.worker->epoch = said.epoch;
+    Say(*said.worker, said.message);
+    said.worker->epoch = epoch;
   }
 
   void SayNonsense() {
@@ -112,6 +128,8 @@ class ControllerRandomTest : public ControllerTest {
       case 6:
       case 7:
         return PassSomeTime();
+      case 9:
+        return SayAgain();
       case 8:
         watchers_.push_back(Watch("latest"));
         return;
@@ -159,7 +177,14 @@ class ControllerRandomTest : public ControllerTest {
     }
   }
 
+  struct Said {
+    FakeWorker* worker;  // one of workers_, which none leaves
+    int64_t epoch;
+    v1::WorkerMessage message;
+  };
+
   std::mt19937 random_;
+  std::vector<Said> said_;
   std::vector<std::shared_ptr<FakeWatcher>> watchers_;
   ClusterState replayed_;
   size_t replayed_events_ = 0;
@@ -172,6 +197,7 @@ TEST_F(ControllerRandomTest, EveryJobComesToAnEnd) {
     random_.seed(static_cast<uint32_t>(seed));
     workers_.clear();
     watchers_.clear();
+    said_.clear();
     journal_ = MemoryJournal();
     replayed_ = ClusterState();
     replayed_events_ = 0;

@@ -102,7 +102,8 @@ class Session : public std::enable_shared_from_this<Session> {
     Epoch epoch;
     std::shared_ptr<Placement> placement;  // null while building
     std::vector<PeerAddress> peers;
-    int64_t steps = 0;  // of the whole job
+    int64_t steps = 0;        // of the whole job
+    int64_t begun_step = -1;  // the last: none is begun twice
     std::shared_ptr<CheckpointWriter> checkpoints;
     int64_t sealing_step = 0;                 // of the last SealCheckpoint
     std::shared_ptr<NeighbourCopies> copies;  // null: there is no neighbour

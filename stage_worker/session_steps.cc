@@ -17,6 +17,12 @@ namespace stagecoach::worker {
 void Session::OnStepBegin(const v1::StepBegin& begin) {
   ForgetSteps(begin.recorded_steps());
   if (!Expect(SessionState::kReady, "StepBegin")) return;
+  if (begin.step() <= held_.begun_step) {
+    LogWarning(absl::StrCat("StepBegin of step ", begin.step(),
+                            " ignored: ", held_.begun_step, " has begun"));
+    return;
+  }
+  held_.begun_step = begin.step();
   Transition(SessionState::kStepping);
   OnEngine<absl::StatusOr<v1::Prepared>>(
       [this, copies = held_.copies_steps ? held_.copies : nullptr,
@@ -64,6 +70,11 @@ void Session::OnStepDone(Epoch epoch, absl::StatusOr<v1::Prepared> prepared) {
 
 void Session::OnStepCommit(const v1::StepCommit& commit) {
   if (!Expect(SessionState::kPrepared, "StepCommit")) return;
+  if (commit.step() != held_.begun_step) {
+    LogWarning(absl::StrCat("StepCommit of step ", commit.step(),
+                            " ignored: ", held_.begun_step, " is prepared"));
+    return;
+  }
   SC_FAILPOINT("worker.commit");
   KeepOutcome(commit);
   // What this step began with is everywhere.

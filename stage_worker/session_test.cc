@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 #include <filesystem>
 #include <fstream>
+#include <random>
+#include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -98,7 +102,17 @@ class SessionTest : public ::testing::Test {
     message.mutable_fence()->set_epoch(kEpoch);
     message.mutable_fence()->set_incarnation(kIncarnation);
     fill(&message);
+    delivered_.push_back(message);
     session_->OnMessage(message);
+  }
+  // All that has come so far comes again, in any order, but for Welcome, which
+  // begins another session.
+  void DeliverAgain(std::mt19937* random) {
+    std::vector<v1::CoordinatorMessage> again = delivered_;
+    std::shuffle(again.begin(), again.end(), *random);
+    for (const v1::CoordinatorMessage& message : again) {
+      if (!message.has_welcome()) session_->OnMessage(message);
+    }
   }
   void RunEverything() {
     while (engine_.RunAll() + executor_.RunAll() + files_.RunAll() > 0) {
@@ -186,6 +200,7 @@ class SessionTest : public ::testing::Test {
   ManualExecutor files_;
   PeerDirectory directory_;
   JobLogs logs_;
+  std::vector<v1::CoordinatorMessage> delivered_;
   std::deque<v1::WorkerMessage> sent_;
   int64_t heartbeat_ = 0;
   bool shutdown_ = false;
@@ -481,6 +496,47 @@ TEST_F(SessionTest, RefusesAndCountsMessagesOfOtherLives) {
   EXPECT_EQ(session_->refused().other_epoch, 2);
   EXPECT_EQ(session_->refused().other_incarnation, 1);
   EXPECT_TRUE(sent_.empty());
+}
+
+// Duplicates and old messages out of order, at every moment of a job.
+TEST_F(SessionTest, MessagesThatComeAgainCountOnce) {
+  std::string order;
+  synthetic_order_ = &order;
+  std::mt19937 random(1);
+  const auto settle = [&] {
+    DeliverAgain(&random);
+    RunEverything();
+    DeliverAgain(&random);
+    RunEverything();
+  };
+  Assign();
+  settle();
+  ASSERT_TRUE(Next().has_assigned());
+  Connect();
+  settle();
+  ASSERT_TRUE(Next().has_connected());
+  std::string of_one_step;
+  for (int64_t step = 0; step < 3; ++step) {
+    order.clear();
+    StepBegin(step);
+    settle();
+    const v1::WorkerMessage prepared = Next();
+    ASSERT_TRUE(prepared.has_prepared());
+    EXPECT_EQ(prepared.prepared().step(), step);
+    Commit(step);
+    settle();
+    const v1::WorkerMessage applied = Next();
+    ASSERT_TRUE(applied.has_applied());
+    EXPECT_EQ(applied.applied().step(), step);
+    if (step == 0) of_one_step = order;
+    EXPECT_EQ(order, of_one_step) << "step " << step;
+    EXPECT_TRUE(sent_.empty());
+  }
+  Deliver([](v1::CoordinatorMessage* message) { message->mutable_finish(); });
+  settle();
+  EXPECT_TRUE(Next().has_finished());
+  while (!sent_.empty()) EXPECT_TRUE(Next().has_register_());
+  EXPECT_EQ(session_->state(), SessionState::kIdle);
 }
 
 TEST_F(SessionTest, ReportsABuildThatFailsAndLetsGoOnAbort) {

@@ -5,7 +5,6 @@
 
 #include <thread>
 
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/log.h"
 #include "base/mutex.h"
@@ -29,10 +28,9 @@ class ShutdownWatchdog {
 
  private:
   void Watch(absl::Duration limit) {
-    const absl::Time until = absl::Now() + limit;
+    const CondVar::TimePoint until = CondVar::DeadlineAfter(limit);
     MutexLock lock(&mu_);
-    while (!done_ && absl::Now() < until) {
-      changed_.WaitFor(&mu_, until - absl::Now());
+    while (!done_ && changed_.WaitUntil(&mu_, until)) {
     }
     if (done_) return;
     LogError("the worker did not stop in time; ending the process");

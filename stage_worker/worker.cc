@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/serial_executor.h"
@@ -38,6 +38,9 @@ constexpr absl::Duration kFarewell = absl::Milliseconds(500);
 constexpr int64_t kFirstHeartbeatMilliseconds = 500;
 // A shutdown that takes longer is ended by force.
 constexpr absl::Duration kShutdownLimit = absl::Seconds(10);
+
+// Deadlines do not follow the calendar's clock, which may jump.
+absl::Time Now() { return Clock::Real()->Now(); }
 
 Incarnation DrawIncarnation() {
   std::random_device device;
@@ -199,10 +202,10 @@ absl::Status Worker::Impl::RunStream() {
     absl::Duration wait = absl::Milliseconds(heartbeat_ms_.load());
     if (outcome_.has_value()) {
       if (cancel_at == absl::InfiniteFuture()) {
-        cancel_at = absl::Now() + kFarewell;
+        cancel_at = Now() + kFarewell;
         session_executor_.Add(
             [this] { session_->SendLeaving("it was told to stop"); });
-      } else if (absl::Now() >= cancel_at) {
+      } else if (Now() >= cancel_at) {
         stream_->Cancel();
       }
       wait = std::min(wait, kFarewell / 10);
@@ -225,7 +228,7 @@ void Worker::Impl::ConnectionLoop() {
   absl::Duration retry = kFirstRetry;
   absl::Time last_warning = absl::InfinitePast();
   while (!StopRequested()) {
-    const absl::Time opened = absl::Now();
+    const absl::Time opened = Now();
     const absl::Status status = RunStream();
     session_executor_.Add([this, status] { session_->OnDisconnected(status); });
     if (StopRequested()) break;
@@ -233,9 +236,9 @@ void Worker::Impl::ConnectionLoop() {
       Stop(status);
       break;
     }
-    if (absl::Now() - opened > absl::Seconds(2)) retry = kFirstRetry;
-    if (absl::Now() - last_warning > absl::Seconds(10)) {
-      last_warning = absl::Now();
+    if (Now() - opened > absl::Seconds(2)) retry = kFirstRetry;
+    if (Now() - last_warning > absl::Seconds(10)) {
+      last_warning = Now();
       LogWarning(absl::StrCat("no session with the coordinator at ",
                               options_.coordinator, ": ", status.message(),
                               "; trying again"));
@@ -246,10 +249,10 @@ void Worker::Impl::ConnectionLoop() {
 }
 
 bool Worker::Impl::SleepUnlessStopped(absl::Duration duration) {
-  const absl::Time until = absl::Now() + duration;
+  const absl::Time until = Now() + duration;
   MutexLock lock(&mu_);
-  while (!outcome_.has_value() && absl::Now() < until) {
-    changed_.WaitFor(&mu_, until - absl::Now());
+  while (!outcome_.has_value() && Now() < until) {
+    changed_.WaitFor(&mu_, until - Now());
   }
   return !outcome_.has_value();
 }
@@ -265,7 +268,7 @@ void Worker::Impl::Drain(absl::Duration limit) {
   {
     MutexLock lock(&mu_);
     if (drain_deadline_ != absl::InfiniteFuture()) return;
-    drain_deadline_ = absl::Now() + limit;
+    drain_deadline_ = Now() + limit;
     changed_.NotifyAll();
     if (stream_ == nullptr) outcome_ = absl::OkStatus();
   }
@@ -275,7 +278,7 @@ void Worker::Impl::Drain(absl::Duration limit) {
 absl::Status Worker::Impl::Wait() {
   MutexLock lock(&mu_);
   while (!outcome_.has_value()) {
-    const absl::Duration left = drain_deadline_ - absl::Now();
+    const absl::Duration left = drain_deadline_ - Now();
     if (left <= absl::ZeroDuration()) {
       LogWarning("the job was not moved in time; leaving");
       outcome_ = absl::OkStatus();
