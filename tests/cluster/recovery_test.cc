@@ -19,6 +19,7 @@
 #include "absl/time/clock.h"
 #include "tests/cluster/cluster.h"
 #include "tests/cluster/disturbed_job.h"
+#include "tests/cluster/history_check.h"
 
 namespace stagecoach::testing {
 namespace {
@@ -105,6 +106,7 @@ TEST_F(RecoveryTest, AJobGoesOnThroughManyDeathsOfItsWorkers) {
   const json job_document = Finished(*cluster, id);
   ExpectSame(job_document, expected);
   EXPECT_EQ(job_document["recoveries"].size(), static_cast<size_t>(kills));
+  CheckHistory(*cluster, id, job.steps);
   ExpectFewStepsRedone(job_document);
   int64_t redone = 0;
   for (const json& recovery : job_document["recoveries"]) {

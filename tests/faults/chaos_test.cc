@@ -4,6 +4,11 @@
 //   CHAOS_SECONDS  about how long (45)
 //   CHAOS_EVERY    seconds from one fault to the next (15)
 //   CHAOS_SEED     of which and whom (1)
+//   CHAOS_USEFUL   percent of the time that must have been useful (0)
+//
+// Useful is the time that the steps which were kept would have taken without
+// faults: their number times the length of the median one. What faults make a
+// step longer, and steps that are done again, count for nothing.
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -16,18 +21,33 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "tests/cluster/cluster.h"
 #include "tests/cluster/disturbed_job.h"
+#include "tests/cluster/history_check.h"
 
 namespace stagecoach::testing {
 namespace {
 
 using nlohmann::json;
 
-// Of one step of workers with SLOW_ACTION_MS = 20 on two cores, about.
-constexpr double kStepSeconds = 0.2;
+// Of one forward more than it takes.
+constexpr int kSlowMilliseconds = 20;
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+std::vector<double> LengthsOf(const json& job) {
+  std::vector<double> lengths;
+  for (const json& step : job["steps"]) {
+    lengths.push_back(step["seconds"].get<double>());
+  }
+  return lengths;
+}
 
 class ChaosTest : public DisturbedJobTest {
  protected:
@@ -36,12 +56,35 @@ class ChaosTest : public DisturbedJobTest {
     job.max_failures = 1000000;
     return WriteSpec(job);
   }
-  json Document() const {
+  // How many steps `seconds` leave time for.
+  int StepsIn(int seconds) {
+    const json job = Cluster::Start(SlowWorkers(3, kSlowMilliseconds))
+                         .value()
+                         ->RunJob(Spec(40), {"recovery.neighbour_copy=true"});
+    EXPECT_EQ(job["state"], "SUCCEEDED") << job.dump(1);
+    if (HasFailure()) return 0;
+    return std::max(20, static_cast<int>(seconds / Median(LengthsOf(job))));
+  }
+  static json InPeace(const std::string& spec) {
+    auto cluster = Cluster::Start(3).value();
+    const std::string id = cluster->Submit(spec);
+    cluster->Command({"job", "wait", id}, absl::Hours(2));
+    return Show(*cluster, id);
+  }
+  // Of the job; from the list, which does not hold its thousands of steps.
+  std::string State() const {
     for (int i = 0; i < 20; ++i) {
-      json job = cluster_->Command({"job", "show", id_}).json;
-      if (job.is_object()) return job;
+      const json list = cluster_->Command({"job", "list"}).json;
+      if (!list.is_object()) continue;
+      for (const json& job : list["jobs"]) {
+        if (job["id"] == id_) return job["state"];
+      }
     }
-    return nullptr;
+    return "";
+  }
+  bool HasEnded() const {
+    const std::string state = State();
+    return state.empty() || state == "SUCCEEDED" || state == "FAILED";
   }
   // Does one; its name.
   std::string Disturb(std::mt19937& random) {
@@ -69,75 +112,102 @@ class ChaosTest : public DisturbedJobTest {
         return "worker told to end";
     }
   }
+  // Until the job has ended, or for far longer than it may take.
+  void DisturbUntilItEnds(int every, absl::Time deadline,
+                          std::mt19937& random) {
+    const absl::Time begin = absl::Now();
+    absl::Time due = begin + absl::Seconds(every);
+    while (!HasEnded() && absl::Now() < deadline) {
+      if (absl::Now() >= due) {
+        const double at = absl::ToDoubleSeconds(absl::Now() - begin);
+        const std::string fault = Disturb(random);
+        ++faults_[fault];
+        due += absl::Seconds(every);
+        std::cout << absl::StreamFormat("%7.1f s: %s\n", at, fault)
+                  << std::flush;
+      }
+      absl::SleepFor(absl::Milliseconds(300));
+    }
+  }
+  static void ExpectSameBits(const json& job, const json& expected) {
+    ASSERT_EQ(job["steps"].size(), expected["steps"].size());
+    for (size_t i = 0; i < job["steps"].size(); ++i) {
+      EXPECT_EQ(job["steps"][i]["loss"], expected["steps"][i]["loss"]) << i;
+    }
+    EXPECT_EQ(job["parameters_sha256"], expected["parameters_sha256"]);
+  }
+  // Where the time went: by fault that begins a recovery, and else by step.
+  void PrintLosses(const json& job, double median) const {
+    double recovering = 0;
+    double longest = 0;
+    int64_t redone = 0;
+    int64_t most = 0;
+    for (const json& recovery : job["recoveries"]) {
+      const double lost = recovery["seconds_lost"].get<double>();
+      recovering += lost;
+      longest = std::max(longest, lost);
+      redone += recovery["steps_redone"].get<int64_t>();
+      most = std::max(most, recovery["steps_redone"].get<int64_t>());
+    }
+    double stretched = 0;
+    for (const double length : LengthsOf(job)) {
+      if (length > 3 * median) stretched += length - median;
+    }
+    for (const auto& [name, count] : faults_) {
+      std::cout << absl::StreamFormat("%4d x %s\n", count, name);
+    }
+    std::cout << absl::StreamFormat(
+        "%d recoveries: %.1f s until the next step, at most %.1f s; %d steps "
+        "redone, at most %d at once\nsteps more than three times as long as "
+        "the median of %.3f s: %.1f s longer in all\n",
+        job["recoveries"].size(), recovering, longest, redone, most, median,
+        stretched);
+  }
 
   std::unique_ptr<Cluster> cluster_;
   std::string id_;
+  std::map<std::string, int> faults_;
 };
 
 TEST_F(ChaosTest, AJobEndsWithTheSameBits) {
   const int seconds = FromEnvironment("CHAOS_SECONDS", 45);
   const int every = FromEnvironment("CHAOS_EVERY", 15);
   const int seed = FromEnvironment("CHAOS_SEED", 1);
-  const int steps = std::max(20, static_cast<int>(seconds / kStepSeconds));
+  const int steps = StepsIn(seconds);
+  ASSERT_GT(steps, 0);
   std::cout << "seed " << seed << ", " << steps << " steps, a fault every "
             << every << " s" << std::endl;
   std::mt19937 random(static_cast<uint32_t>(seed));
   const std::string spec = Spec(steps);
-  const json expected = Cluster::Start(3).value()->RunJob(spec);
+  const json expected = InPeace(spec);
   ASSERT_EQ(expected["state"], "SUCCEEDED");
 
   // The fourth is the spare.
-  cluster_ = Cluster::StartDurable(SlowWorkers(4, 20)).value();
+  cluster_ = Cluster::StartDurable(SlowWorkers(4, kSlowMilliseconds)).value();
+  ASSERT_TRUE(WaitForIdle(*cluster_, 4)) << cluster_->Logs();
   std::vector<std::string> settings = Checkpoints(25);
   settings.push_back("recovery.neighbour_copy=true");
   settings.push_back("recovery.no_progress=100");
   id_ = cluster_->Submit(spec, settings);
-  std::map<std::string, int> faults;
-  absl::Time due = absl::Now() + absl::Seconds(every);
   const absl::Time begin = absl::Now();
-  // Far longer than it may take, so that a hang is found.
-  const absl::Time deadline = begin + absl::Seconds(10 * seconds + 300);
-  json job = Document();
-  while (job.is_object() && absl::Now() < deadline) {
-    const std::string state = job["state"];
-    if (state == "SUCCEEDED" || state == "FAILED") break;
-    if (absl::Now() >= due) {
-      ++faults[Disturb(random)];
-      due = absl::Now() + absl::Seconds(every);
-    }
-    absl::SleepFor(absl::Milliseconds(200));
-    job = Document();
-  }
+  DisturbUntilItEnds(every, begin + absl::Seconds(10 * seconds + 300), random);
   const double wall = absl::ToDoubleSeconds(absl::Now() - begin);
+  const json job = Show(*cluster_, id_);
   ASSERT_TRUE(job.is_object()) << cluster_->Logs();
-  ASSERT_EQ(job["state"], "SUCCEEDED") << job.dump(1) << cluster_->Logs();
-  ASSERT_EQ(job["steps"].size(), expected["steps"].size());
-  double useful = 0;
-  std::vector<double> lengths;
-  for (size_t i = 0; i < job["steps"].size(); ++i) {
-    EXPECT_EQ(job["steps"][i]["loss"], expected["steps"][i]["loss"]) << i;
-    lengths.push_back(job["steps"][i]["seconds"].get<double>());
-  }
-  // A step that a fault fell into counts as one that nothing happened to.
-  std::sort(lengths.begin(), lengths.end());
-  useful = lengths[lengths.size() / 2] * static_cast<double>(lengths.size());
-  EXPECT_EQ(job["parameters_sha256"], expected["parameters_sha256"]);
-  int64_t redone = 0;
-  int64_t most = 0;
-  for (const json& recovery : job["recoveries"]) {
-    redone += recovery["steps_redone"].get<int64_t>();
-    most = std::max(most, recovery["steps_redone"].get<int64_t>());
-  }
-  for (const auto& [name, count] : faults) {
-    std::cout << absl::StreamFormat("%4d x %s\n", count, name);
-  }
-  std::cout << absl::StreamFormat(
-                   "%d recoveries, %d steps redone, at most %d at once; useful "
-                   "time %.1f %% of %.0f s; bit-equal\n",
-                   job["recoveries"].size(), redone, most,
-                   100 * std::min(1.0, useful / wall), wall)
-            << std::flush;
+  ASSERT_EQ(job["state"], "SUCCEEDED")
+      << job["reason"] << job["recoveries"].dump(1) << cluster_->Logs();
+  ExpectSameBits(job, expected);
+  CheckHistory(*cluster_, id_, steps);
   if (HasFailure()) std::cout << cluster_->Logs();
+  const double median = Median(LengthsOf(job));
+  PrintLosses(job, median);
+  const double useful = 100 * median * steps / wall;
+  std::cout << absl::StreamFormat(
+                   "useful time %.1f %% of %.0f s (%d steps of %.3f s); %s\n",
+                   useful, wall, steps, median,
+                   HasFailure() ? "NOT bit-equal" : "bit-equal")
+            << std::flush;
+  EXPECT_GE(useful, FromEnvironment("CHAOS_USEFUL", 0));
 }
 
 }  // namespace
