@@ -102,7 +102,8 @@ absl::StatusOr<std::shared_ptr<EdgeMemory>> EdgeMemory::Open(UniqueFd fd) {
   }
   const absl::StatusOr<size_t> bytes =
       TotalBytes(header.slots, header.slot_bytes);
-  if (!bytes.ok() || *bytes != behind) {
+  // In huge pages there may be more than was asked for.
+  if (!bytes.ok() || *bytes > behind) {
     return absl::DataLossError(absl::StrCat(
         "the peer's edge claims ", header.slots, " slots of ",
         header.slot_bytes, " bytes in ", behind, " bytes of memory"));
