@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kRanks = 2;
 
-int RankOf(Way way) { return way == Way::kSend ? 0 : 1; }
+int RankOf(two_sided::Way way) { return way == two_sided::Way::kSend ? 0 : 1; }
 
 }  // namespace
 
@@ -35,21 +35,22 @@ Communicator::~Communicator() {
   if (stream_ != nullptr) (void)libraries().cuda.cudaStreamDestroy(stream_);
 }
 
-absl::StatusOr<std::string> Communicator::NewUniqueId(const Device& device) {
-  ncclUniqueId id{};
-  SC_RETURN_IF_ERROR(device.libraries().Check(
-      device.libraries().nccl.ncclGetUniqueId(&id), "ncclGetUniqueId"));
-  return std::string(id.internal, sizeof(id.internal));
+absl::StatusOr<std::string> Communicator::Introduce() {
+  if (way_ == Way::kSend) return std::string();
+  SC_RETURN_IF_ERROR(libraries().Check(libraries().nccl.ncclGetUniqueId(&id_),
+                                       "ncclGetUniqueId"));
+  return std::string(id_.internal, sizeof(id_.internal));
 }
 
-absl::Status Communicator::Begin(const std::string& unique_id) {
-  ncclUniqueId id{};
-  if (unique_id.size() != sizeof(id.internal)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a unique id of ", unique_id.size(), " bytes instead of ",
-                     sizeof(id.internal)));
+absl::Status Communicator::Begin(const std::string& other) {
+  if (way_ == Way::kSend) {
+    if (other.size() != sizeof(id_.internal)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a unique id of ", other.size(), " bytes instead of ",
+                       sizeof(id_.internal)));
+    }
+    std::memcpy(id_.internal, other.data(), sizeof(id_.internal));
   }
-  std::memcpy(id.internal, unique_id.data(), sizeof(id.internal));
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   config.commName = name_.c_str();
@@ -57,13 +58,16 @@ absl::Status Communicator::Begin(const std::string& unique_id) {
   // whose kernels cannot run side by side may wait for each other.
   config.maxCTAs = 4;
   const ncclResult_t result = libraries().nccl.ncclCommInitRankConfig(
-      &communicator_, kRanks, id, RankOf(way_), &config);
+      &communicator_, kRanks, id_, RankOf(way_), &config);
   state_ = State::kInitialising;
   if (result == ncclInProgress) return absl::OkStatus();
   return libraries().Check(result, "ncclCommInitRankConfig", communicator_);
 }
 
-absl::Status Communicator::Register(const DeviceMemory& memory) {
+absl::Status Communicator::Register(const two_sided::PoolMemory& pool) {
+  // All pools of an endpoint are its carrier's.
+  const auto& memory = static_cast<const DeviceMemory&>(pool);
+  if (!memory.by_nccl()) return absl::OkStatus();
   void* registration = nullptr;
   SC_RETURN_IF_ERROR(libraries().Check(
       libraries().nccl.ncclCommRegister(communicator_, memory.data(),
@@ -73,7 +77,7 @@ absl::Status Communicator::Register(const DeviceMemory& memory) {
   return absl::OkStatus();
 }
 
-void Communicator::Submit(GroupTransfer transfer) {
+void Communicator::Submit(two_sided::GroupTransfer transfer) {
   waiting_.push_back(std::move(transfer));
 }
 
@@ -125,16 +129,18 @@ absl::Status Communicator::StartNext() {
   return absl::OkStatus();
 }
 
-absl::Status Communicator::Launch(const GroupTransfer& transfer) {
+absl::Status Communicator::Launch(const two_sided::GroupTransfer& transfer) {
   const NcclFunctions& nccl = libraries().nccl;
   if (transfer.after != nullptr) {
-    SC_RETURN_IF_ERROR(transfer.after->HoldBack(stream_));
+    // The carrier's, too.
+    SC_RETURN_IF_ERROR(
+        static_cast<const DeviceEvent&>(*transfer.after).HoldBack(stream_));
   }
   const int peer = 1 - RankOf(way_);
   SC_RETURN_IF_ERROR(
       libraries().Check(nccl.ncclGroupStart(), "ncclGroupStart"));
   absl::Status posted;
-  for (const Piece& piece : transfer.pieces) {
+  for (const two_sided::Piece& piece : transfer.pieces) {
     if (piece.bytes == 0) continue;
     const ncclResult_t result =
         way_ == Way::kSend ? nccl.ncclSend(piece.data, piece.bytes, ncclUint8,
@@ -210,15 +216,19 @@ void Communicator::LetGo() {
 }
 
 absl::Status Communicator::Abort(
-    const std::vector<Communicator*>& communicators) {
+    const std::vector<two_sided::Communicator*>& communicators) {
   const Libraries* libraries = nullptr;
-  for (Communicator* each : communicators) {
+  std::vector<Communicator*> own;
+  for (two_sided::Communicator* any : communicators) {
+    own.push_back(static_cast<Communicator*>(any));
+  }
+  for (Communicator* each : own) {
     if (each->communicator_ != nullptr) libraries = &each->libraries();
   }
   absl::Status status;
   if (libraries != nullptr) {
     (void)libraries->nccl.ncclGroupStart();
-    for (Communicator* each : communicators) {
+    for (Communicator* each : own) {
       if (each->communicator_ == nullptr) continue;
       const ncclResult_t result =
           libraries->nccl.ncclCommAbort(each->communicator_);
@@ -231,7 +241,7 @@ absl::Status Communicator::Abort(
       status = libraries->Check(ended, "ncclGroupEnd");
     }
   }
-  for (Communicator* each : communicators) each->LetGo();
+  for (Communicator* each : own) each->LetGo();
   return status;
 }
 

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "transport/nccl/libraries.h"
+#include "transport/two_sided/carrier.h"
 
 namespace stagecoach::transport::nccl {
 
@@ -32,26 +33,24 @@ class Device {
   std::string pci_address_;
 };
 
-// Memory on a device, given back by the destructor on whatever thread that
-// runs. Immutable but for its bytes.
-class DeviceMemory {
+// Memory on a device.
+class DeviceMemory final : public two_sided::PoolMemory {
  public:
   // `by_nccl`: from ncclMemAlloc, which other devices may then read directly;
   // where that fails, as it does on devices that cannot, ordinary memory.
   // kResourceExhausted if the device has not so much.
   static absl::StatusOr<std::shared_ptr<DeviceMemory>> Allocate(
       std::shared_ptr<const Device> device, size_t bytes, bool by_nccl);
-  ~DeviceMemory();
+  ~DeviceMemory() override;
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  char* data() const { return data_; }
-  size_t bytes() const { return bytes_; }
+  char* data() const override { return data_; }
+  size_t bytes() const override { return bytes_; }
   bool by_nccl() const { return by_nccl_; }
   // Whether code on the host may read and write it.
   absl::StatusOr<bool> HostCanRead() const;
-  // Fills a part with `byte`, and waits until it is filled.
-  absl::Status Fill(size_t offset, size_t bytes, int byte) const;
+  absl::Status Fill(size_t offset, size_t bytes, int byte) const override;
 
  private:
   DeviceMemory(std::shared_ptr<const Device> device, char* data, size_t bytes,
@@ -71,11 +70,11 @@ class DeviceMemory {
 absl::Status CheckHostCanRead(const DeviceMemory& memory);
 
 // A point in a stream's work. Thread-compatible.
-class DeviceEvent {
+class DeviceEvent final : public two_sided::Mark {
  public:
   static absl::StatusOr<std::unique_ptr<DeviceEvent>> Create(
       std::shared_ptr<const Device> device);
-  ~DeviceEvent();
+  ~DeviceEvent() override;
   DeviceEvent(const DeviceEvent&) = delete;
   DeviceEvent& operator=(const DeviceEvent&) = delete;
 

@@ -1,18 +1,15 @@
 #include "transport/nccl/nccl.h"
 
-#include <algorithm>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/status.h"
+#include "transport/nccl/communicator.h"
 #include "transport/nccl/descriptor.h"
 #include "transport/nccl/device.h"
-#include "transport/nccl/edge_registry.h"
 #include "transport/nccl/libraries.h"
-#include "transport/nccl/receive_end.h"
-#include "transport/nccl/send_end.h"
+#include "transport/two_sided/endpoint.h"
 
 namespace stagecoach::transport {
 namespace nccl {
@@ -34,169 +31,50 @@ NcclDescriptor DescriptorOf(const Device& device) {
   return descriptor;
 }
 
-uint64_t RandomConnection() {
-  std::random_device device;
-  return (uint64_t{device()} << 32) | device();
-}
-
-class SendHandle final : public SendEdge {
+class NcclCarrier final : public two_sided::Carrier {
  public:
-  SendHandle(EdgeRegistry* registry, std::shared_ptr<SendEnd> end)
-      : registry_(registry), end_(std::move(end)) {}
-  ~SendHandle() override { registry_->Close(end_.get()); }
-  void PostSend(const TransferHeader& header,
-                std::vector<OutgoingTensor> tensors,
-                LocalCompletion done) override {
-    end_->PostSend(header, std::move(tensors), std::move(done));
-  }
-
- private:
-  EdgeRegistry* const registry_;
-  const std::shared_ptr<SendEnd> end_;
-};
-
-class ReceiveHandle final : public ReceiveEdge {
- public:
-  ReceiveHandle(EdgeRegistry* registry, std::shared_ptr<ReceiveEnd> end)
-      : registry_(registry), end_(std::move(end)) {}
-  ~ReceiveHandle() override { registry_->Close(end_.get()); }
-  void PostReceive(Completion done) override {
-    end_->PostReceive(std::move(done));
-  }
-  void Acknowledge(const TransferHeader& header) override {
-    end_->Acknowledge(header);
-  }
-  int64_t pool_bytes() const override { return end_->pool_bytes(); }
-
- private:
-  EdgeRegistry* const registry_;
-  const std::shared_ptr<ReceiveEnd> end_;
-};
-
-// What OpenSend waits for.
-class Opening {
- public:
-  void Finish(absl::Status status) {
-    MutexLock lock(&mu_);
-    status_ = std::move(status);
-    finished_ = true;
-    changed_.NotifyAll();
-  }
-  absl::Status Wait() {
-    MutexLock lock(&mu_);
-    while (!finished_) changed_.Wait(&mu_);
-    return status_;
-  }
-
- private:
-  Mutex mu_;
-  CondVar changed_;
-  bool finished_ SC_GUARDED_BY(mu_) = false;
-  absl::Status status_ SC_GUARDED_BY(mu_);
-};
-
-class NcclEndpoint final : public Endpoint {
- public:
-  NcclEndpoint(const EndpointOptions& options, std::shared_ptr<Shared> shared)
-      : shared_(std::move(shared)), registry_(options, shared_) {}
-  ~NcclEndpoint() override {
-    // The reactor may be in the channel, so it ends first; what the channel
-    // still brings is dropped then.
-    shared_->reactor.Stop();
-    channel_.reset();
-  }
-
-  absl::Status Start(const ControlChannelFactory& control) {
-    ControlChannel::Handlers handlers;
-    handlers.on_message = [this](const std::string& from, std::string bytes) {
-      shared_->reactor.Post([this, from, bytes = std::move(bytes)] {
-        registry_.OnMessage(from, bytes);
-      });
-    };
-    handlers.on_lost = [this](const std::string& peer, absl::Status why) {
-      shared_->reactor.Post(
-          [this, peer, why = std::move(why)] { registry_.OnLost(peer, why); });
-    };
-    SC_ASSIGN_OR_RETURN(channel_, control(std::move(handlers)));
-    shared_->channel = channel_.get();
-    descriptor_ = DescriptorOf(*shared_->device);
-    descriptor_.address = channel_->address();
-    shared_->reactor.Start([this] { UseDevice(); },
-                           [this] { return registry_.Step(); });
-    return absl::OkStatus();
-  }
+  NcclCarrier(NcclSettings settings, std::shared_ptr<const Device> device)
+      : settings_(std::move(settings)), device_(std::move(device)) {}
 
   absl::string_view kind() const override { return "nccl"; }
-  std::string Describe() const override {
-    return FormatDescriptor(descriptor_);
+  absl::string_view abort_call() const override { return "ncclCommAbort"; }
+  absl::string_view connect_advice() const override {
+    return "NCCL_SOCKET_IFNAME chooses the network, NCCL_DEBUG=INFO in the "
+           "worker's environment says more";
   }
-  absl::Status IsViable(absl::string_view peer) const override {
-    return Reachable(peer).status();
-  }
+  absl::Status Prepare() override { return device_->Use(); }
 
-  absl::StatusOr<std::unique_ptr<ReceiveEdge>> OpenReceive(
-      const EdgeOptions& options) override {
-    SC_RETURN_IF_ERROR(registry_.status());
-    absl::StatusOr<std::shared_ptr<ReceiveEnd>> end =
-        ReceiveEnd::Create(registry_.Context(options.name), shared_, options);
-    if (!end.ok()) {
-      return Annotate(end.status(),
-                      absl::StrCat("edge \"", options.name, "\""));
+  absl::StatusOr<std::shared_ptr<two_sided::PoolMemory>> AllocatePool(
+      size_t bytes) override {
+    SC_ASSIGN_OR_RETURN(
+        std::shared_ptr<DeviceMemory> pool,
+        DeviceMemory::Allocate(device_, bytes, settings_.registered_buffers));
+    if (settings_.engine_on_host) {
+      SC_RETURN_IF_ERROR(CheckHostCanRead(*pool));
     }
-    SC_RETURN_IF_ERROR(registry_.AddReceive(*end));
-    return std::make_unique<ReceiveHandle>(&registry_, *std::move(end));
+    return std::shared_ptr<two_sided::PoolMemory>(std::move(pool));
   }
-
-  absl::StatusOr<std::unique_ptr<SendEdge>> OpenSend(
-      const EdgeOptions& options, absl::string_view peer,
-      AckHandler on_acknowledged, absl::Duration timeout) override {
-    SC_RETURN_IF_ERROR(registry_.status());
-    SC_ASSIGN_OR_RETURN(const NcclDescriptor descriptor, Reachable(peer));
-    auto end = std::make_shared<SendEnd>(registry_.Context(options.name),
-                                         shared_, std::move(on_acknowledged));
-    SC_RETURN_IF_ERROR(registry_.AddSend(end));
-    const absl::Duration within =
-        std::min(timeout, shared_->settings.initialise_within);
-    Opening opening;
-    shared_->reactor.Post([&] {
-      end->PrepareOpening(descriptor.address, RandomConnection(), within,
-                          [&opening](absl::Status status) {
-                            opening.Finish(std::move(status));
-                          });
-      registry_.OpenInTurn(end);
-    });
-    auto handle = std::make_unique<SendHandle>(&registry_, end);
-    SC_RETURN_IF_ERROR(opening.Wait());
-    return handle;
+  absl::StatusOr<std::shared_ptr<const two_sided::Mark>> MarkWork() override {
+    void* const stream =
+        settings_.compute_stream ? settings_.compute_stream() : nullptr;
+    if (stream == nullptr) return nullptr;
+    SC_ASSIGN_OR_RETURN(std::unique_ptr<DeviceEvent> event,
+                        DeviceEvent::Create(device_));
+    SC_RETURN_IF_ERROR(event->Record(static_cast<cudaStream_t>(stream)));
+    return std::shared_ptr<const two_sided::Mark>(std::move(event));
   }
-
-  LinkCounters counters() const override {
-    LinkCounters counters;
-    counters.refused_by = registry_.refused();
-    return counters;
+  absl::StatusOr<std::unique_ptr<two_sided::Communicator>> NewCommunicator(
+      two_sided::Way way, const std::string& name) override {
+    return Communicator::Create(device_, way, name);
   }
-  bool Progress() override { return registry_.Progress(); }
-  void Abort(absl::Status status) override {
-    registry_.Abort(std::move(status));
+  absl::Status Abort(
+      const std::vector<two_sided::Communicator*>& communicators) override {
+    return Communicator::Abort(communicators);
   }
 
  private:
-  absl::StatusOr<NcclDescriptor> Reachable(absl::string_view peer) const {
-    SC_ASSIGN_OR_RETURN(NcclDescriptor descriptor, ParseDescriptor(peer));
-    SC_RETURN_IF_ERROR(
-        CheckPair(descriptor_, descriptor, shared_->settings.share_gpu));
-    return descriptor;
-  }
-  void UseDevice() {
-    if (absl::Status used = shared_->device->Use(); !used.ok()) {
-      registry_.Abort(used);
-    }
-  }
-
-  const std::shared_ptr<Shared> shared_;
-  EdgeRegistry registry_;
-  std::unique_ptr<ControlChannel> channel_;
-  NcclDescriptor descriptor_;
+  const NcclSettings settings_;
+  const std::shared_ptr<const Device> device_;
 };
 
 }  // namespace
@@ -204,17 +82,26 @@ class NcclEndpoint final : public Endpoint {
 
 absl::StatusOr<std::unique_ptr<Endpoint>> NewNcclEndpoint(
     const EndpointOptions& options, const nccl::NcclSettings& settings) {
-  if (options.control_channels == nullptr) {
-    return absl::FailedPreconditionError(
-        "nccl: there is no control channel between these workers");
-  }
-  auto shared = std::make_shared<nccl::Shared>();
-  shared->settings = settings;
-  SC_ASSIGN_OR_RETURN(shared->device, nccl::OpenDevice(settings));
-  auto endpoint =
-      std::make_unique<nccl::NcclEndpoint>(options, std::move(shared));
-  SC_RETURN_IF_ERROR(endpoint->Start(options.control_channels));
-  return endpoint;
+  SC_ASSIGN_OR_RETURN(std::shared_ptr<const nccl::Device> device,
+                      nccl::OpenDevice(settings));
+  const nccl::NcclDescriptor here = nccl::DescriptorOf(*device);
+  two_sided::Descriptions descriptions;
+  descriptions.describe = [here](const std::string& address) {
+    nccl::NcclDescriptor descriptor = here;
+    descriptor.address = address;
+    return nccl::FormatDescriptor(descriptor);
+  };
+  descriptions.reach =
+      [here, share_gpu = settings.share_gpu](
+          absl::string_view peer) -> absl::StatusOr<std::string> {
+    SC_ASSIGN_OR_RETURN(const nccl::NcclDescriptor descriptor,
+                        nccl::ParseDescriptor(peer));
+    SC_RETURN_IF_ERROR(nccl::CheckPair(here, descriptor, share_gpu));
+    return descriptor.address;
+  };
+  return two_sided::NewEndpoint(
+      options, std::make_shared<nccl::NcclCarrier>(settings, std::move(device)),
+      settings, std::move(descriptions));
 }
 
 absl::StatusOr<std::string> DescribeNccl(const nccl::NcclSettings& settings) {

@@ -13,13 +13,8 @@
 namespace stagecoach::transport {
 
 // NCCL between GPUs: one two-rank communicator per edge and direction, made
-// when the edge is opened, in the order of EndpointOptions::opening_order. A
-// thread of the endpoint owns all of them; payloads go from the sender's memory
-// into the receiver's pool on the device. Everything else goes through
-// EndpointOptions::control_channels.
-//
-// An edge that is lost takes the endpoint with it: its communicators can only
-// be aborted together, and what was under way then cannot be sent again.
+// when the edge is opened; payloads go from the sender's memory into the
+// receiver's pool on the device. What two_sided::NewEndpoint says holds.
 //
 // kFailedPrecondition, with the reason: no library, no GPU, or this build has
 // no NCCL.

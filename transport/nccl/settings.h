@@ -4,14 +4,12 @@
 #include <functional>
 #include <string>
 
-#include "absl/status/status.h"
-#include "absl/time/time.h"
-#include "base/clock.h"
+#include "transport/two_sided/limits.h"
 
 namespace stagecoach::transport::nccl {
 
 // What a worker's operator decides about the NCCL path.
-struct NcclSettings {
+struct NcclSettings : two_sided::Limits {
   // Both libraries are opened at run time: a path, or a name that the dynamic
   // linker finds. Never through the process's global symbols, among which
   // libtorch has put a CUDA runtime of its own.
@@ -29,18 +27,6 @@ struct NcclSettings {
   // Then a device whose memory the host cannot read is refused.
   bool engine_on_host = false;
 
-  // A communicator that is not there by then fails its edge.
-  absl::Duration initialise_within = absl::Seconds(60);
-  // What an edge that closes waits for what it has under way; then it aborts.
-  absl::Duration close_within = absl::Seconds(5);
-  // An abort that has not come back by then never will.
-  absl::Duration abort_within = absl::Seconds(10);
-  Clock* clock = Clock::Real();
-
-  // NCCL does not return from an abort: its buffers are never free again and
-  // only the end of the process helps, so end it. Called at most once for each
-  // abort, on a thread of its own.
-  std::function<void(const absl::Status& why)> on_stuck;
   // The engine's compute stream (a cudaStream_t), null where it computes on the
   // host. Sends wait for what it holds when they are posted, and a returned
   // slot is not written before what it holds then. Any thread.

@@ -86,7 +86,10 @@ TEST_P(TransportConformance, AbortInEveryStateCompletesEachOnce) {
       }
       if (grants && who != "sender") {
         ASSERT_TRUE(until([&] { return received.calls == 1; }));
-        EXPECT_TRUE(received.status.ok() || received.status == over)
+        // It may have heard of the sender's abort before it was told of its
+        // own.
+        const bool heard = who == "both" && absl::IsAborted(received.status);
+        EXPECT_TRUE(received.status.ok() || received.status == over || heard)
             << received.status;
       }
       // The end of the aborted side's edge is what ends the other's.

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/nccl_host_emulator/emulator_control.h"
 #include "transport/nccl/nccl.h"
-#include "transport/nccl/testing/unix_control_channel.h"
+#include "transport/two_sided/testing/unix_control_channel.h"
 
 namespace stagecoach::transport::nccl::testing {
 namespace {
@@ -45,7 +45,7 @@ NcclSettings EmulatorSettings(int device) {
 absl::StatusOr<std::unique_ptr<Endpoint>> NewEmulatedEndpoint(
     const EndpointOptions& options, const NcclSettings& settings) {
   EndpointOptions with_channel = options;
-  with_channel.control_channels = NewUnixControlChannel;
+  with_channel.control_channels = two_sided::testing::NewUnixControlChannel;
   return NewNcclEndpoint(with_channel, settings);
 }
 

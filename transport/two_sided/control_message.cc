@@ -1,4 +1,4 @@
-#include "transport/nccl/control_message.h"
+#include "transport/two_sided/control_message.h"
 
 #include <type_traits>
 #include <utility>
@@ -7,11 +7,10 @@
 #include "base/status.h"
 #include "transport/ring/wire_format.h"
 
-namespace stagecoach::transport::nccl {
+namespace stagecoach::transport::two_sided {
 namespace {
 
 constexpr uint8_t kFormat = 1;
-constexpr size_t kMaxTextBytes = 4096;
 
 // Little-endian, whatever the host is.
 class Writer {
@@ -192,9 +191,9 @@ absl::StatusOr<ControlMessage> DecodeControl(absl::string_view bytes) {
   Reader reader(bytes);
   absl::StatusOr<ControlMessage> message = Read(&reader);
   if (message.ok()) return message;
-  return absl::DataLossError(absl::StrCat("nccl: a peer's control message has ",
+  return absl::DataLossError(absl::StrCat("a peer's control message has ",
                                           message.status().message(),
                                           ", which cannot be"));
 }
 
-}  // namespace stagecoach::transport::nccl
+}  // namespace stagecoach::transport::two_sided

@@ -1,4 +1,4 @@
-#include "transport/nccl/receive_end.h"
+#include "transport/two_sided/receive_end.h"
 
 #include <algorithm>
 #include <utility>
@@ -9,7 +9,7 @@
 #include "transport/ring/edge_memory.h"
 #include "transport/ring/wire_format.h"
 
-namespace stagecoach::transport::nccl {
+namespace stagecoach::transport::two_sided {
 namespace {
 
 absl::StatusOr<size_t> PoolBytes(const EdgeOptions& options) {
@@ -32,13 +32,8 @@ absl::StatusOr<std::shared_ptr<ReceiveEnd>> ReceiveEnd::Create(
     ring::EdgeContext context, std::shared_ptr<Shared> shared,
     const EdgeOptions& options) {
   SC_ASSIGN_OR_RETURN(const size_t bytes, PoolBytes(options));
-  SC_ASSIGN_OR_RETURN(
-      std::shared_ptr<DeviceMemory> pool,
-      DeviceMemory::Allocate(shared->device, bytes,
-                             shared->settings.registered_buffers));
-  if (shared->settings.engine_on_host) {
-    SC_RETURN_IF_ERROR(CheckHostCanRead(*pool));
-  }
+  SC_ASSIGN_OR_RETURN(std::shared_ptr<PoolMemory> pool,
+                      shared->carrier->AllocatePool(bytes));
   return std::shared_ptr<ReceiveEnd>(new ReceiveEnd(
       std::move(context), std::move(shared), options, std::move(pool)));
 }
@@ -46,7 +41,7 @@ absl::StatusOr<std::shared_ptr<ReceiveEnd>> ReceiveEnd::Create(
 ReceiveEnd::ReceiveEnd(ring::EdgeContext context,
                        std::shared_ptr<Shared> shared,
                        const EdgeOptions& options,
-                       std::shared_ptr<DeviceMemory> pool)
+                       std::shared_ptr<PoolMemory> pool)
     : EdgeEnd(std::move(context), std::move(shared), Way::kReceive),
       slot_bytes_(options.slot_bytes),
       poison_returned_(options.poison_returned),
@@ -69,26 +64,25 @@ absl::Status ReceiveEnd::CheckFree() const {
                "it has a sender already");
 }
 
-void ReceiveEnd::Welcome(const std::string& sender, uint64_t connection) {
+void ReceiveEnd::Welcome(const std::string& sender, uint64_t connection,
+                         const std::string& introduction) {
   peer_ = sender;
   connection_ = connection;
-  const absl::StatusOr<std::string> id =
-      Communicator::NewUniqueId(*shared_->device);
-  if (!id.ok()) return Break(id.status());
+  absl::StatusOr<std::string> own = Introduce();
+  if (!own.ok()) return Break(own.status());
   ControlMessage welcome;
   welcome.kind = ControlKind::kWelcome;
   welcome.number = slot_bytes_;
-  welcome.text = *id;
+  welcome.text = *std::move(own);
   Send(std::move(welcome));
-  const NcclSettings& settings = shared_->settings;
+  const Limits& limits = shared_->limits;
   const absl::Status begun =
-      Connect(*id, settings.clock->Now() + settings.initialise_within,
-              settings.initialise_within);
+      Connect(introduction, limits.clock->Now() + limits.initialise_within,
+              limits.initialise_within);
   if (!begun.ok()) Break(begun);
 }
 
 void ReceiveEnd::OnReady() {
-  if (!pool_->by_nccl()) return;
   const absl::Status registered = communicator()->Register(*pool_);
   // Slower, and just as right.
   if (!registered.ok())
@@ -303,19 +297,10 @@ void ReceiveEnd::ReturnSlot(size_t slot) {
     (void)pool_->Fill(slot * AlignedBytes(slot_bytes_),
                       AlignedBytes(slot_bytes_), 0xFF);
   }
-  void* const stream = shared_->settings.compute_stream
-                           ? shared_->settings.compute_stream()
-                           : nullptr;
-  if (stream != nullptr) {
-    auto event = DeviceEvent::Create(shared_->device);
-    if (event.ok() &&
-        (*event)->Record(static_cast<cudaStream_t>(stream)).ok()) {
-      returned.read = std::move(*event);
-    } else {
-      // Not known when the engine has read it: it is never used again.
-      return;
-    }
-  }
+  auto read = shared_->carrier->MarkWork();
+  // Not known when the engine has read it: it is never used again.
+  if (!read.ok()) return;
+  returned.read = *std::move(read);
   {
     MutexLock lock(&mu_);
     free_.push_back(std::move(returned));
@@ -324,4 +309,4 @@ void ReceiveEnd::ReturnSlot(size_t slot) {
   shared_->reactor.Wake();
 }
 
-}  // namespace stagecoach::transport::nccl
+}  // namespace stagecoach::transport::two_sided

@@ -1,5 +1,5 @@
-#ifndef STAGECOACH_TRANSPORT_NCCL_EDGE_REGISTRY_H_
-#define STAGECOACH_TRANSPORT_NCCL_EDGE_REGISTRY_H_
+#ifndef STAGECOACH_TRANSPORT_TWO_SIDED_EDGE_REGISTRY_H_
+#define STAGECOACH_TRANSPORT_TWO_SIDED_EDGE_REGISTRY_H_
 
 #include <deque>
 #include <functional>
@@ -11,13 +11,13 @@
 
 #include "absl/status/status.h"
 #include "base/mutex.h"
-#include "transport/nccl/edge_end.h"
-#include "transport/nccl/receive_end.h"
-#include "transport/nccl/send_end.h"
 #include "transport/progress_gate.h"
 #include "transport/transport.h"
+#include "transport/two_sided/edge_end.h"
+#include "transport/two_sided/receive_end.h"
+#include "transport/two_sided/send_end.h"
 
-namespace stagecoach::transport::nccl {
+namespace stagecoach::transport::two_sided {
 
 // The edges of one endpoint: who gets which message, whose communicator is made
 // next, and how all end together. Owned by the endpoint; the methods marked
@@ -88,6 +88,6 @@ class EdgeRegistry {
   bool taking_turns_ = false;
 };
 
-}  // namespace stagecoach::transport::nccl
+}  // namespace stagecoach::transport::two_sided
 
-#endif  // STAGECOACH_TRANSPORT_NCCL_EDGE_REGISTRY_H_
+#endif  // STAGECOACH_TRANSPORT_TWO_SIDED_EDGE_REGISTRY_H_

@@ -1,5 +1,5 @@
-#ifndef STAGECOACH_TRANSPORT_NCCL_STUCK_GUARD_H_
-#define STAGECOACH_TRANSPORT_NCCL_STUCK_GUARD_H_
+#ifndef STAGECOACH_TRANSPORT_TWO_SIDED_STUCK_GUARD_H_
+#define STAGECOACH_TRANSPORT_TWO_SIDED_STUCK_GUARD_H_
 
 #include <functional>
 #include <string>
@@ -10,14 +10,14 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 
-namespace stagecoach::transport::nccl {
+namespace stagecoach::transport::two_sided {
 
 // Watches over a call that may never return: says so once, on a thread of its
 // own, when the guard still lives after `limit` by `clock`. Blocks nobody; the
 // destructor joins.
 class StuckGuard {
  public:
-  // `what`: "ncclCommAbort of edge ...".
+  // `what`: "nccl: ncclCommAbort of edge ...".
   StuckGuard(Clock* clock, absl::Duration limit, std::string what,
              std::function<void(const absl::Status&)> on_stuck);
   ~StuckGuard();
@@ -38,6 +38,6 @@ class StuckGuard {
   std::thread thread_;
 };
 
-}  // namespace stagecoach::transport::nccl
+}  // namespace stagecoach::transport::two_sided
 
-#endif  // STAGECOACH_TRANSPORT_NCCL_STUCK_GUARD_H_
+#endif  // STAGECOACH_TRANSPORT_TWO_SIDED_STUCK_GUARD_H_

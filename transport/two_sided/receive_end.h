@@ -1,5 +1,5 @@
-#ifndef STAGECOACH_TRANSPORT_NCCL_RECEIVE_END_H_
-#define STAGECOACH_TRANSPORT_NCCL_RECEIVE_END_H_
+#ifndef STAGECOACH_TRANSPORT_TWO_SIDED_RECEIVE_END_H_
+#define STAGECOACH_TRANSPORT_TWO_SIDED_RECEIVE_END_H_
 
 #include <cstdint>
 #include <deque>
@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "transport/nccl/edge_end.h"
+#include "transport/two_sided/edge_end.h"
 
-namespace stagecoach::transport::nccl {
+namespace stagecoach::transport::two_sided {
 
-// The receiving end: the pool of slots on the device, its grants, and what has
+// The receiving end: the pool of slots, its grants, and what has
 // arrived. Thread-safe where EdgeCore is.
 //
 // A slot:  free ─ announcement ─▶ being filled ─▶ held ─ last reference ─▶ free
@@ -20,9 +20,8 @@ namespace stagecoach::transport::nccl {
 class ReceiveEnd final : public EdgeEnd,
                          public std::enable_shared_from_this<ReceiveEnd> {
  public:
-  // kInvalidArgument for a pool without slots or bytes, kResourceExhausted if
-  // the device has no room, kFailedPrecondition if the engine could not read
-  // it.
+  // kInvalidArgument for a pool without slots or bytes; else as
+  // Carrier::AllocatePool.
   static absl::StatusOr<std::shared_ptr<ReceiveEnd>> Create(
       ring::EdgeContext context, std::shared_ptr<Shared> shared,
       const EdgeOptions& options);
@@ -31,7 +30,8 @@ class ReceiveEnd final : public EdgeEnd,
   // or this end is over.
   absl::Status CheckFree() const SC_EXCLUDES(mu_);
   // Reactor: answers and makes the communicator.
-  void Welcome(const std::string& sender, uint64_t connection);
+  void Welcome(const std::string& sender, uint64_t connection,
+               const std::string& introduction);
 
   // As ReceiveEdge; any thread.
   void PostReceive(ReceiveEdge::Completion done) SC_EXCLUDES(mu_);
@@ -40,7 +40,7 @@ class ReceiveEnd final : public EdgeEnd,
 
  private:
   ReceiveEnd(ring::EdgeContext context, std::shared_ptr<Shared> shared,
-             const EdgeOptions& options, std::shared_ptr<DeviceMemory> pool);
+             const EdgeOptions& options, std::shared_ptr<PoolMemory> pool);
 
   absl::Status DrainLocked(bool* any) override SC_REQUIRES(mu_);
   void FailOutstandingLocked() override SC_REQUIRES(mu_);
@@ -66,12 +66,12 @@ class ReceiveEnd final : public EdgeEnd,
 
   const size_t slot_bytes_;
   const bool poison_returned_;
-  const std::shared_ptr<DeviceMemory> pool_;
+  const std::shared_ptr<PoolMemory> pool_;
 
   struct FreeSlot {
     size_t slot;
     // What the engine still reads there; null where nothing.
-    std::shared_ptr<const DeviceEvent> read;
+    std::shared_ptr<const Mark> read;
   };
   // The last one freed is the first used.
   std::vector<FreeSlot> free_ SC_GUARDED_BY(mu_);
@@ -92,6 +92,6 @@ class ReceiveEnd final : public EdgeEnd,
   uint64_t submitted_ = 0;
 };
 
-}  // namespace stagecoach::transport::nccl
+}  // namespace stagecoach::transport::two_sided
 
-#endif  // STAGECOACH_TRANSPORT_NCCL_RECEIVE_END_H_
+#endif  // STAGECOACH_TRANSPORT_TWO_SIDED_RECEIVE_END_H_

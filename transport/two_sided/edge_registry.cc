@@ -1,4 +1,4 @@
-#include "transport/nccl/edge_registry.h"
+#include "transport/two_sided/edge_registry.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,7 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status.h"
 
-namespace stagecoach::transport::nccl {
+namespace stagecoach::transport::two_sided {
 
 EdgeRegistry::EdgeRegistry(const EndpointOptions& options,
                            std::shared_ptr<Shared> shared)
@@ -191,7 +191,9 @@ void EdgeRegistry::Admit(const std::string& from,
                   "the peer has no receiving end of edge \"", message.edge,
                   "\"; it has ", known.empty() ? "none" : known));
   }
-  if (refusal.ok()) return end->Welcome(from, message.connection);
+  if (refusal.ok()) {
+    return end->Welcome(from, message.connection, message.text);
+  }
   refusals_.Add(end == nullptr ? Refusal::kUnknownEdge : Refusal::kProtocol);
   ControlMessage refuse;
   refuse.kind = ControlKind::kRefuse;
@@ -257,12 +259,12 @@ void EdgeRegistry::AbortAll() {
     }
   }
   if (!communicators.empty()) {
-    AbortGuarded(shared_->settings,
-                 absl::StrCat(communicators.size(), " edges"), communicators);
+    AbortGuarded(*shared_, absl::StrCat(communicators.size(), " edges"),
+                 communicators);
   }
   for (const std::shared_ptr<EdgeEnd>& end : *snapshot) {
     if (!end->over()) end->Aborted();
   }
 }
 
-}  // namespace stagecoach::transport::nccl
+}  // namespace stagecoach::transport::two_sided

@@ -1,11 +1,11 @@
-#include "transport/nccl/control_message.h"
+#include "transport/two_sided/control_message.h"
 
 #include <limits>
 #include <random>
 
 #include "gtest/gtest.h"
 
-namespace stagecoach::transport::nccl {
+namespace stagecoach::transport::two_sided {
 namespace {
 
 TransferHeader HeaderOf(int microbatch) {
@@ -126,4 +126,4 @@ TEST(ControlMessageTest, AnyBytesGiveAMessageOrAnError) {
 }
 
 }  // namespace
-}  // namespace stagecoach::transport::nccl
+}  // namespace stagecoach::transport::two_sided

@@ -1,4 +1,4 @@
-#include "transport/nccl/edge_end.h"
+#include "transport/two_sided/edge_end.h"
 
 #include <algorithm>
 #include <limits>
@@ -8,35 +8,39 @@
 #include "base/log.h"
 #include "base/notification.h"
 #include "base/status.h"
-#include "transport/nccl/stuck_guard.h"
+#include "transport/two_sided/stuck_guard.h"
 
-namespace stagecoach::transport::nccl {
+namespace stagecoach::transport::two_sided {
 namespace {
 
 // Instead of a goodbye's number: this end has never been ready.
 constexpr uint64_t kGaveUp = std::numeric_limits<uint64_t>::max();
 
-// NCCL notices a peer that leaves, too, and may be quicker than the goodbye or
-// the end of the control channel, which know why.
+// The library notices a peer that leaves, too, and may be quicker than the
+// goodbye or the end of the control channel, which know why.
 constexpr absl::Duration kPeersOwnWord = absl::Milliseconds(200);
 
 }  // namespace
 
-void AbortGuarded(const NcclSettings& settings, const std::string& what,
+void AbortGuarded(const Shared& shared, const std::string& what,
                   const std::vector<Communicator*>& communicators) {
+  const Limits& limits = shared.limits;
+  Carrier& carrier = *shared.carrier;
   absl::Status aborted;
   {
-    StuckGuard guard(settings.clock, settings.abort_within,
-                     absl::StrCat("ncclCommAbort of ", what),
-                     settings.on_stuck);
-    aborted = Communicator::Abort(communicators);
+    StuckGuard guard(
+        limits.clock, limits.abort_within,
+        absl::StrCat(carrier.kind(), ": ", carrier.abort_call(), " of ", what),
+        limits.on_stuck);
+    aborted = carrier.Abort(communicators);
   }
   if (aborted.ok()) return;
   aborted = Annotate(
-      aborted, absl::StrCat("nccl: ", what, ": its buffers ",
-                            "cannot be used again, the process ", "must end"));
+      aborted,
+      absl::StrCat(carrier.kind(), ": ", what,
+                   ": its buffers cannot be used again, the process must end"));
   LogError(aborted.message());
-  if (settings.on_stuck) settings.on_stuck(aborted);
+  if (limits.on_stuck) limits.on_stuck(aborted);
 }
 
 // Closing waits for the reactor, which owns the communicator.
@@ -61,14 +65,18 @@ EdgeEnd::EdgeEnd(ring::EdgeContext context, std::shared_ptr<Shared> shared,
   link_ = std::make_unique<Link>(this);
 }
 
-absl::Status EdgeEnd::Connect(const std::string& unique_id, absl::Time deadline,
-                              absl::Duration within) {
+absl::StatusOr<std::string> EdgeEnd::Introduce() {
+  SC_ASSIGN_OR_RETURN(communicator_,
+                      shared_->carrier->NewCommunicator(way_, name()));
+  return communicator_->Introduce();
+}
+
+absl::Status EdgeEnd::Connect(const std::string& peers_introduction,
+                              absl::Time deadline, absl::Duration within) {
   phase_ = Phase::kInitialising;
   deadline_ = deadline;
   within_ = within;
-  SC_ASSIGN_OR_RETURN(communicator_,
-                      Communicator::Create(shared_->device, way_, name()));
-  return communicator_->Begin(unique_id);
+  return communicator_->Begin(peers_introduction);
 }
 
 void EdgeEnd::Send(ControlMessage message) {
@@ -113,7 +121,7 @@ void EdgeEnd::OnMessage(const ControlMessage& message) {
 
 Activity EdgeEnd::Step() {
   if (phase_ == Phase::kApart) CheckOpening(Now());
-  if (phase_ == Phase::kOver || communicator_ == nullptr) {
+  if (phase_ == Phase::kApart || phase_ == Phase::kOver) {
     return Activity::kIdle;
   }
   bool any = false;
@@ -163,9 +171,8 @@ Activity EdgeEnd::StepCommunicator() {
   if (phase_ == Phase::kInitialising && Now() >= deadline_) {
     Fail(absl::UnavailableError(absl::StrCat(
         "its communicator was not made within ", absl::FormatDuration(within_),
-        "; check that both hosts reach each other (NCCL_SOCKET_IFNAME chooses "
-        "the network, NCCL_DEBUG=INFO in the worker's environment says "
-        "more)")));
+        "; check that both hosts reach each other (",
+        shared_->carrier->connect_advice(), ")")));
     return Activity::kBusy;
   }
   if (phase_ == Phase::kFinalizing && Now() >= deadline_) {
@@ -173,9 +180,10 @@ Activity EdgeEnd::StepCommunicator() {
     return Activity::kBusy;
   }
   if (!completed.empty()) return Activity::kBusy;
-  return phase_ != Phase::kReady || communicator_->outstanding() > 0
-             ? Activity::kWaiting
-             : Activity::kIdle;
+  const bool under_way =
+      phase_ != Phase::kReady || communicator_->outstanding() > 0;
+  return under_way && !shared_->carrier->wakes() ? Activity::kWaiting
+                                                 : Activity::kIdle;
 }
 
 void EdgeEnd::Fail(const absl::Status& why) {
@@ -201,7 +209,7 @@ bool EdgeEnd::StepDraining() {
     return true;
   }
   phase_ = Phase::kFinalizing;
-  deadline_ = Now() + shared_->settings.close_within;
+  deadline_ = Now() + shared_->limits.close_within;
   if (!communicator_->Finalize().ok()) AbortAlone();
   return true;
 }
@@ -209,7 +217,7 @@ bool EdgeEnd::StepDraining() {
 void EdgeEnd::BeginDraining() {
   if (phase_ >= Phase::kDraining) return;
   phase_ = Phase::kDraining;
-  deadline_ = Now() + shared_->settings.close_within;
+  deadline_ = Now() + shared_->limits.close_within;
 }
 
 void EdgeEnd::SayGoodbye(const absl::Status& why) {
@@ -226,14 +234,14 @@ void EdgeEnd::BeginClose(std::function<void()> finished) {
   finished_ = std::move(finished);
   if (phase_ == Phase::kOver) return Finish();
   // A sender closes before it is ready only if opening failed.
-  if (communicator_ == nullptr ||
+  if (phase_ == Phase::kApart ||
       (phase_ == Phase::kInitialising && way_ == Way::kSend)) {
     SayGoodbye();
     return AbortAlone();
   }
   if (phase_ == Phase::kInitialising) {
     // The sender may be ready already, and this end soon is.
-    deadline_ = std::min(deadline_, Now() + shared_->settings.close_within);
+    deadline_ = std::min(deadline_, Now() + shared_->limits.close_within);
   } else {
     BeginDraining();
   }
@@ -243,7 +251,7 @@ void EdgeEnd::PrepareAbort(const absl::Status& why) { SayGoodbye(why); }
 
 void EdgeEnd::AbortAlone() {
   if (communicator_ != nullptr) {
-    AbortGuarded(shared_->settings, absl::StrCat("edge \"", name(), "\""),
+    AbortGuarded(*shared_, absl::StrCat("edge \"", name(), "\""),
                  {communicator_.get()});
   }
   Aborted();
@@ -267,4 +275,4 @@ void EdgeEnd::Finish() {
   if (!had_turn) shared->on_turn();
 }
 
-}  // namespace stagecoach::transport::nccl
+}  // namespace stagecoach::transport::two_sided

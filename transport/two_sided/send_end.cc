@@ -1,4 +1,4 @@
-#include "transport/nccl/send_end.h"
+#include "transport/two_sided/send_end.h"
 
 #include <utility>
 
@@ -6,7 +6,7 @@
 #include "base/status.h"
 #include "transport/ring/wire_format.h"
 
-namespace stagecoach::transport::nccl {
+namespace stagecoach::transport::two_sided {
 
 SendEnd::SendEnd(ring::EdgeContext context, std::shared_ptr<Shared> shared,
                  Endpoint::AckHandler on_acknowledged)
@@ -20,15 +20,18 @@ void SendEnd::PrepareOpening(const std::string& address, uint64_t connection,
   peer_ = address;
   connection_ = connection;
   opened_ = std::move(opened);
-  open_deadline_ = shared_->settings.clock->Now() + within;
+  open_deadline_ = shared_->limits.clock->Now() + within;
   open_within_ = within;
 }
 
 void SendEnd::Open() {
   // Aborted, or failed while it waited for its turn.
   if (phase_ == Phase::kOver) return FailUnderWay();
+  absl::StatusOr<std::string> introduction = Introduce();
+  if (!introduction.ok()) return Break(introduction.status());
   ControlMessage open;
   open.kind = ControlKind::kOpen;
+  open.text = *std::move(introduction);
   Send(std::move(open));
 }
 
@@ -119,25 +122,13 @@ absl::Status SendEnd::Check(const TransferHeader& header,
                    "; open the receiving end with larger slots"));
 }
 
-absl::StatusOr<std::shared_ptr<const DeviceEvent>> SendEnd::MarkComputed()
-    const {
-  void* const stream = shared_->settings.compute_stream
-                           ? shared_->settings.compute_stream()
-                           : nullptr;
-  if (stream == nullptr) return nullptr;
-  SC_ASSIGN_OR_RETURN(std::unique_ptr<DeviceEvent> event,
-                      DeviceEvent::Create(shared_->device));
-  SC_RETURN_IF_ERROR(event->Record(static_cast<cudaStream_t>(stream)));
-  return std::shared_ptr<const DeviceEvent>(std::move(event));
-}
-
 void SendEnd::PostSend(const TransferHeader& header,
                        std::vector<OutgoingTensor> tensors,
                        SendEdge::LocalCompletion done) {
   absl::Status status = Check(header, tensors);
   Pending pending;
   if (status.ok()) {
-    auto computed = MarkComputed();
+    auto computed = shared_->carrier->MarkWork();
     status = computed.status();
     if (computed.ok()) pending.computed = *std::move(computed);
   }
@@ -178,7 +169,7 @@ bool SendEnd::StartTransfers() {
     transfer.sequence = announced_++;
     transfer.after = std::move(pending.computed);
     for (const OutgoingTensor& tensor : pending.tensors) {
-      // NCCL does not write what it sends.
+      // What is sent is not written.
       transfer.pieces.push_back(
           Piece{const_cast<void*>(tensor.data), tensor.descriptor.bytes()});
     }
@@ -250,7 +241,7 @@ absl::Status SendEnd::DrainLocked(bool* any) {
   return absl::OkStatus();
 }
 
-// What NCCL still reads is completed when that has ended.
+// What the library still reads is completed when that has ended.
 void SendEnd::FailOutstandingLocked() {
   for (SendEdge::LocalCompletion& done : completed_) {
     CompleteLocked(std::move(done), end_status_);
@@ -262,4 +253,4 @@ void SendEnd::FailOutstandingLocked() {
   queue_.clear();
 }
 
-}  // namespace stagecoach::transport::nccl
+}  // namespace stagecoach::transport::two_sided

@@ -1,10 +1,10 @@
-#include "transport/nccl/stuck_guard.h"
+#include "transport/two_sided/stuck_guard.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
-namespace stagecoach::transport::nccl {
+namespace stagecoach::transport::two_sided {
 namespace {
 
 // The clock may be a test's: nobody says when it moves.
@@ -40,10 +40,9 @@ void StuckGuard::Watch() {
   }
   if (!on_stuck_) return;
   on_stuck_(absl::DeadlineExceededError(absl::StrCat(
-      "nccl: ", what_, " has not returned within ",
-      absl::FormatDuration(limit_),
+      what_, " has not returned within ", absl::FormatDuration(limit_),
       " (abort_within): its buffers cannot be used again, the process must "
       "end")));
 }
 
-}  // namespace stagecoach::transport::nccl
+}  // namespace stagecoach::transport::two_sided

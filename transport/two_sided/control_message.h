@@ -1,5 +1,5 @@
-#ifndef STAGECOACH_TRANSPORT_NCCL_CONTROL_MESSAGE_H_
-#define STAGECOACH_TRANSPORT_NCCL_CONTROL_MESSAGE_H_
+#ifndef STAGECOACH_TRANSPORT_TWO_SIDED_CONTROL_MESSAGE_H_
+#define STAGECOACH_TRANSPORT_TWO_SIDED_CONTROL_MESSAGE_H_
 
 #include <cstdint>
 #include <string>
@@ -9,16 +9,16 @@
 #include "absl/strings/string_view.h"
 #include "transport/transport.h"
 
-namespace stagecoach::transport::nccl {
+namespace stagecoach::transport::two_sided {
 
 // What the two ends of an edge say to each other.
 //
 //   sender                                 receiver
 //   kOpen ──────────────────────────────▶
-//         ◀────────────────────── kWelcome (unique id) or kRefuse
+//         ◀────────────────────────────── kWelcome or kRefuse
 //   ══ both make the communicator ══
 //         ◀──────────────────────── kGrant, for each posted receive
-//   kAnnounce, and the payload by NCCL ─▶
+//   kAnnounce, and the payload ─────────▶
 //         ◀─────────────────────── kLanded
 //         ◀────────────────── kAcknowledge
 //   kBye ◀─────────────────────────────▶ kBye, whoever closes first
@@ -45,7 +45,8 @@ struct ControlMessage {
   // kLanded: transfers received so far. kBye: transfers that still complete, so
   // far. kWelcome: bytes of a slot. kRefuse: the status code.
   uint64_t number = 0;
-  // kWelcome: the unique id. kRefuse: why.
+  // kOpen, kWelcome: what the library wants to know of the other end
+  // (Communicator::Introduce). kRefuse, kBye: why.
   std::string text;
   // kAnnounce: one. kAcknowledge: at least one.
   std::vector<TransferHeader> headers;
@@ -53,12 +54,14 @@ struct ControlMessage {
 };
 
 inline constexpr size_t kMaxHeadersPerMessage = 64;
+// Encoding cuts a longer text off.
+inline constexpr size_t kMaxTextBytes = 4096;
 
 std::string EncodeControl(const ControlMessage& message);
 // Whatever came, gives a message whose counts, types and sizes are possible, or
 // kDataLoss.
 absl::StatusOr<ControlMessage> DecodeControl(absl::string_view bytes);
 
-}  // namespace stagecoach::transport::nccl
+}  // namespace stagecoach::transport::two_sided
 
-#endif  // STAGECOACH_TRANSPORT_NCCL_CONTROL_MESSAGE_H_
+#endif  // STAGECOACH_TRANSPORT_TWO_SIDED_CONTROL_MESSAGE_H_

@@ -1,4 +1,4 @@
-#include "transport/nccl/testing/unix_control_channel.h"
+#include "transport/two_sided/testing/unix_control_channel.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -19,7 +19,7 @@
 #include "base/mutex.h"
 #include "transport/unique_fd.h"
 
-namespace stagecoach::transport::nccl::testing {
+namespace stagecoach::transport::two_sided::testing {
 namespace {
 
 constexpr size_t kMaxMessageBytes = 64 << 10;
@@ -157,4 +157,4 @@ absl::StatusOr<std::unique_ptr<ControlChannel>> NewUnixControlChannel(
   return channel;
 }
 
-}  // namespace stagecoach::transport::nccl::testing
+}  // namespace stagecoach::transport::two_sided::testing

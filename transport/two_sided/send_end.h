@@ -1,5 +1,5 @@
-#ifndef STAGECOACH_TRANSPORT_NCCL_SEND_END_H_
-#define STAGECOACH_TRANSPORT_NCCL_SEND_END_H_
+#ifndef STAGECOACH_TRANSPORT_TWO_SIDED_SEND_END_H_
+#define STAGECOACH_TRANSPORT_TWO_SIDED_SEND_END_H_
 
 #include <cstdint>
 #include <deque>
@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "transport/nccl/edge_end.h"
+#include "transport/two_sided/edge_end.h"
 
-namespace stagecoach::transport::nccl {
+namespace stagecoach::transport::two_sided {
 
 // The sending end: announces and sends what is posted, as far as the receiver
 // has granted it. Thread-safe where EdgeCore is.
@@ -38,7 +38,7 @@ class SendEnd final : public EdgeEnd {
   struct Pending {
     TransferHeader header;
     std::vector<OutgoingTensor> tensors;
-    std::shared_ptr<const DeviceEvent> computed;
+    std::shared_ptr<const Mark> computed;
     SendEdge::LocalCompletion done;
   };
 
@@ -62,8 +62,6 @@ class SendEnd final : public EdgeEnd {
   absl::Status Check(const TransferHeader& header,
                      const std::vector<OutgoingTensor>& tensors) const
       SC_EXCLUDES(mu_);
-  // Where the engine's stream is now; null where it has none.
-  absl::StatusOr<std::shared_ptr<const DeviceEvent>> MarkComputed() const;
 
   const Endpoint::AckHandler on_acknowledged_;
   std::deque<Pending> queue_ SC_GUARDED_BY(mu_);
@@ -82,6 +80,6 @@ class SendEnd final : public EdgeEnd {
   uint64_t landed_ = 0;
 };
 
-}  // namespace stagecoach::transport::nccl
+}  // namespace stagecoach::transport::two_sided
 
-#endif  // STAGECOACH_TRANSPORT_NCCL_SEND_END_H_
+#endif  // STAGECOACH_TRANSPORT_TWO_SIDED_SEND_END_H_

@@ -1,5 +1,5 @@
-#ifndef STAGECOACH_TRANSPORT_NCCL_EDGE_END_H_
-#define STAGECOACH_TRANSPORT_NCCL_EDGE_END_H_
+#ifndef STAGECOACH_TRANSPORT_TWO_SIDED_EDGE_END_H_
+#define STAGECOACH_TRANSPORT_TWO_SIDED_EDGE_END_H_
 
 #include <cstdint>
 #include <functional>
@@ -9,24 +9,25 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "transport/control_channel.h"
-#include "transport/nccl/communicator.h"
-#include "transport/nccl/control_message.h"
-#include "transport/nccl/device.h"
-#include "transport/nccl/reactor.h"
-#include "transport/nccl/settings.h"
 #include "transport/ring/edge_core.h"
 #include "transport/transport.h"
+#include "transport/two_sided/carrier.h"
+#include "transport/two_sided/control_message.h"
+#include "transport/two_sided/limits.h"
+#include "transport/two_sided/reactor.h"
 
-namespace stagecoach::transport::nccl {
+namespace stagecoach::transport::two_sided {
 
 class EdgeEnd;
 
 // What all ends of one endpoint share. Held by each of them.
 struct Shared {
-  NcclSettings settings;
-  std::shared_ptr<const Device> device;
+  Limits limits;
+  // Outlives every communicator and pool that it made.
+  std::shared_ptr<Carrier> carrier;
   Reactor reactor;
   // Outlives every message that is sent through it: gone after the reactor.
   ControlChannel* channel = nullptr;
@@ -37,8 +38,8 @@ struct Shared {
 };
 
 // Aborts them as one group. If that fails or does not return in time, says so
-// to settings.on_stuck. Reactor only.
-void AbortGuarded(const NcclSettings& settings, const std::string& what,
+// to limits.on_stuck. Reactor only.
+void AbortGuarded(const Shared& shared, const std::string& what,
                   const std::vector<Communicator*>& communicators);
 
 // One end of an edge, and its life on the reactor's thread:
@@ -89,10 +90,12 @@ class EdgeEnd : public ring::EdgeCore {
     kOver,
   };
 
-  // The peer is known; the communicator is made from `unique_id` by `deadline`,
-  // which was `within` after the beginning.
-  absl::Status Connect(const std::string& unique_id, absl::Time deadline,
-                       absl::Duration within);
+  // In kApart: makes this end's half of the communicator. Gives what the peer's
+  // half wants to know of it.
+  absl::StatusOr<std::string> Introduce();
+  // Joins the halves by `deadline`, which was `within` after the beginning.
+  absl::Status Connect(const std::string& peers_introduction,
+                       absl::Time deadline, absl::Duration within);
   // Tells the peer.
   void Send(ControlMessage message);
   // Ends this edge, and with it, once it was connected, all of the endpoint's.
@@ -136,7 +139,7 @@ class EdgeEnd : public ring::EdgeCore {
   void SayGoodbye(const absl::Status& why = absl::OkStatus());
   void AbortAlone();
   void Finish();
-  absl::Time Now() const { return shared_->settings.clock->Now(); }
+  absl::Time Now() const { return shared_->limits.clock->Now(); }
 
   const Way way_;
   std::unique_ptr<Communicator> communicator_;
@@ -144,12 +147,13 @@ class EdgeEnd : public ring::EdgeCore {
   absl::Duration within_ = absl::ZeroDuration();  // of kInitialising
   // How many transfers complete, at most, as far as is known.
   uint64_t expected_ = std::numeric_limits<uint64_t>::max();
-  // In kReady: NCCL says that the other side is the reason; until deadline_.
+  // In kReady: the library says that the other side is the reason; until
+  // deadline_.
   absl::Status remote_error_;
   bool goodbye_said_ = false;
   std::function<void()> finished_;
 };
 
-}  // namespace stagecoach::transport::nccl
+}  // namespace stagecoach::transport::two_sided
 
-#endif  // STAGECOACH_TRANSPORT_NCCL_EDGE_END_H_
+#endif  // STAGECOACH_TRANSPORT_TWO_SIDED_EDGE_END_H_
