@@ -4,6 +4,7 @@ load("//bazel:cuda.bzl", "cuda_repository")
 load("//bazel:python.bzl", "python_repository")
 load("//bazel:system.bzl", "system_repository")
 load("//bazel:torch.bzl", "torch_repository")
+load("//bazel:ucx.bzl", "ucx_repository")
 
 # Debian's absl 20220623 has no absl/log and no absl/check.
 _ABSEIL = [
@@ -124,4 +125,5 @@ def stagecoach_repositories():
     )
     torch_repository(name = "torch")
     cuda_repository(name = "cuda")
+    ucx_repository(name = "ucx")
     python_repository(name = "python_packages")

@@ -21,6 +21,10 @@ tests=(
   nccl:nccl_conformance_test
   nccl:nccl_two_process_test
 )
+# Only where UCX was found when the build began.
+if [[ -e /usr/include/ucp/api/ucp.h ]]; then
+  tests+=(ucx:ucx_conformance_test ucx:ucx_two_process_test)
+fi
 status=0
 bazel test "${flags[@]}" "${tests[@]/#///transport/}" |
   grep -E '^SOAK_SEED=|FAILED' || status=${PIPESTATUS[0]}

@@ -4,6 +4,7 @@
 #
 #   scripts/setup.sh            build and test tools, libraries, libtorch
 #   scripts/setup.sh --dev      also clang, clang-format, clang-tidy, gcovr, shellcheck
+#   scripts/setup.sh --ucx      also UCX, for transport = "ucx" (docs/ucx.md)
 #   scripts/setup.sh --no-apt   only libtorch (the Debian packages are there)
 #
 # Neither a GPU nor a CUDA toolkit is needed. Environment:
@@ -30,6 +31,7 @@ BUILD_PACKAGES=(
 DEV_PACKAGES=(
   clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev gcovr git shellcheck
 )
+UCX_PACKAGES=(libucx-dev)
 
 changed=0
 
@@ -48,6 +50,7 @@ packages() {
   grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release ||
     say "this is not Debian 12 (bookworm), for which the package names are"
   if [[ $dev == 1 ]]; then wanted+=("${DEV_PACKAGES[@]}"); fi
+  if [[ $ucx == 1 ]]; then wanted+=("${UCX_PACKAGES[@]}"); fi
   for package in "${wanted[@]}"; do
     [[ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" == installed ]] ||
       missing+=("$package")
@@ -213,10 +216,11 @@ restart_bazel() {
   fi
 }
 
-dev=0 apt=1
+dev=0 apt=1 ucx=0
 for arg in "$@"; do
   case "$arg" in
     --dev) dev=1 ;;
+    --ucx) ucx=1 ;;
     --no-apt) apt=0 ;;
     -h | --help)
       print_usage "${BASH_SOURCE[0]}"

@@ -11,6 +11,7 @@
 #include "transport/shm/shm.h"
 #include "transport/tcp/descriptor.h"
 #include "transport/tcp/tcp.h"
+#include "transport/ucx/ucx.h"
 
 namespace stagecoach::worker {
 namespace {
@@ -96,12 +97,50 @@ Transport Nccl(const transport::nccl::NcclSettings& settings) {
   return nccl;
 }
 
+// Why this worker has no use for UCX, before its library is looked at.
+std::string ObstacleToUcx(const TransportSettings& settings) {
+  if (!settings.ucx.has_value()) {
+    return "this worker was not told to use it; start it with --ucx-library "
+           "libucp.so.0";
+  }
+  if (!settings.nccl.engine_on_host) {
+    return "its buffers are in ordinary memory, and this worker computes on a "
+           "GPU";
+  }
+  // A worker has one control channel.
+  if (IsAskedFor(settings.nccl)) return "this worker uses NCCL";
+  return "";
+}
+
+Transport Ucx(const TransportSettings& settings) {
+  Transport ucx;
+  ucx.kind = "ucx";
+  ucx.merit = "both workers were told to use it";
+  ucx.check = [](const PathEnd& from, const PathEnd& to) {
+    return transport::CheckUcxPair(from.detail, to.detail);
+  };
+  ucx.only_if_asked = !settings.ucx.has_value();
+  ucx.obstacle = ObstacleToUcx(settings);
+  if (!ucx.obstacle.empty()) return ucx;
+  ucx.factory =
+      [own = *settings.ucx](const transport::EndpointOptions& endpoint) {
+        return transport::NewUcxEndpoint(endpoint, own);
+      };
+  if (auto detail = transport::DescribeUcx(*settings.ucx); detail.ok()) {
+    ucx.detail = *std::move(detail);
+  } else {
+    ucx.obstacle = std::string(detail.status().message());
+  }
+  return ucx;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<Transport>> BuiltInTransports(
     const TransportSettings& settings) {
   SC_ASSIGN_OR_RETURN(Transport tcp, Tcp(settings));
-  return std::vector<Transport>{Nccl(settings.nccl), Shm(), std::move(tcp)};
+  return std::vector<Transport>{Nccl(settings.nccl), Shm(), Ucx(settings),
+                                std::move(tcp)};
 }
 
 }  // namespace stagecoach::worker

@@ -1,12 +1,14 @@
 #ifndef STAGECOACH_STAGE_WORKER_TRANSPORTS_H_
 #define STAGECOACH_STAGE_WORKER_TRANSPORTS_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "stage_worker/paths.h"
 #include "transport/nccl/settings.h"
+#include "transport/ucx/settings.h"
 
 namespace stagecoach::worker {
 
@@ -18,6 +20,9 @@ struct TransportSettings {
   // Looked at only on a CUDA device, or where a library is named: elsewhere
   // opening the libraries costs seconds for nothing.
   transport::nccl::NcclSettings nccl;
+  // Only where the operator says so: loading the library starts a thread, and
+  // it encrypts nothing.
+  std::optional<transport::ucx::UcxSettings> ucx;
 };
 
 // The ways between workers that this program is built with, the best first.

@@ -50,6 +50,7 @@ struct Flags {
   std::string generate;
   std::string memory_cache = "4GiB";
   transport::nccl::NcclSettings nccl;
+  std::string ucx_library;
   std::string log_level = "info";
   bool log_json = false;
   int die_with_parent = 0;
@@ -116,6 +117,11 @@ void AddFlags(CLI::App* app, Flags* flags) {
                 "Let two workers of a job be on one GPU, if NCCL does");
   app->add_flag("--nccl-registered-buffers", flags->nccl.registered_buffers,
                 "Receive into memory that is registered with NCCL");
+  app->add_option("--ucx-library", flags->ucx_library,
+                  "libucp.so.0: offer UCX too, which is then taken before tcp; "
+                  "a path, or a name that the dynamic linker finds "
+                  "(default: do not)")
+      ->envname("STAGECOACH_UCX_LIBRARY");
   app->add_option("--memory-cache", flags->memory_cache,
                   "Freed memory that is kept for the next blocks of the same "
                   "size, at most; 0: none")
@@ -194,6 +200,14 @@ void ChooseNccl(Flags* flags, TransportSettings* settings) {
   settings->nccl = nccl;
 }
 
+void ChooseUcx(const Flags& flags, TransportSettings* settings) {
+  if (flags.ucx_library.empty()) return;
+  settings->ucx.emplace();
+  settings->ucx->library = flags.ucx_library;
+  settings->ucx->loopback_only = !flags.worker.allow_plaintext;
+  settings->ucx->on_stuck = EndProcess;
+}
+
 absl::Status ChooseTransports(Flags* flags) {
   TransportSettings settings;
   settings.allow_plaintext = flags->worker.allow_plaintext;
@@ -206,6 +220,7 @@ absl::Status ChooseTransports(Flags* flags) {
     if (!listen.is_unix) settings.data_host = listen.host;
   }
   ChooseNccl(flags, &settings);
+  ChooseUcx(*flags, &settings);
   SC_ASSIGN_OR_RETURN(flags->worker.location, transport::Location::Here());
   SC_ASSIGN_OR_RETURN(flags->worker.parts.transports,
                       BuiltInTransports(settings));
