@@ -11,7 +11,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 
 # What only one path does between two processes.
-TWO_PROCESSES = re.compile(r'^(Shm|Tcp|Nccl|Ucx)TwoProcessTest$')
+TWO_PROCESSES = re.compile(r'^(Shm|Tcp|Nccl)TwoProcessTest$')
 
 
 def plain_variant(path):
