@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -30,11 +31,13 @@ class CancelTest : public DisturbedJobTest {
     job.max_failures = max_failures;
     return WriteSpec(job);
   }
-  static std::vector<Cluster::WorkerSpec> Workers(
-      const Environment& environment) {
+  std::vector<Cluster::WorkerSpec> Workers(
+      const Environment& environment) const {
+    std::filesystem::create_directory(folder() + "/tmp");
     Cluster::WorkerSpec worker;
     worker.binary = FaultyWorkerBinary();
     worker.environment = environment;
+    worker.environment.emplace_back("TMPDIR", folder() + "/tmp");
     return {worker, worker};
   }
   void Submit(const std::string& spec,
@@ -53,7 +56,12 @@ class CancelTest : public DisturbedJobTest {
     }
     return count;
   }
-  // Cancels, and looks for what is left.
+  // Sockets and files of the workers, which have a folder for them.
+  int TemporaryFiles() const {
+    const std::filesystem::recursive_directory_iterator all(folder() + "/tmp");
+    return static_cast<int>(std::distance(begin(all), end(all)));
+  }
+  // Cancels, and looks for what is left with `workers` of them.
   void CancelWhile(const std::string& what, int workers) {
     const absl::Time begin = absl::Now();
     EXPECT_EQ(cluster_->Command({"job", "cancel", id_}).exit_code, 0);
@@ -68,20 +76,32 @@ class CancelTest : public DisturbedJobTest {
     }
     const int left = PartialFolders();
     EXPECT_EQ(left, 0);
-    std::cout << absl::StreamFormat(
-        "| %-13s | %6.0f ms | %d workers idle | %d partial folders |\n", what,
-        absl::ToDoubleMilliseconds(took), workers, left);
-    // Without what was in the way of this one.
+    row_ = absl::StrFormat(
+        "| %-13s | cancelled after %4.0f ms | %d idle | %d partial folders",
+        what, absl::ToDoubleMilliseconds(took), workers, left);
+  }
+  // Without what was in the way of this one.
+  void EndWorkers() {
+    int ended = 0;
     for (int i = 0; i < 2; ++i) {
       cluster_->worker(i).Signal(SIGTERM).IgnoreError();
-      EXPECT_EQ(cluster_->worker(i).Wait(absl::Seconds(60)).value_or(-1), 0)
-          << "w" << i << " while " << what;
+      const int code = cluster_->worker(i).Wait(absl::Seconds(60)).value_or(-1);
+      EXPECT_EQ(code, 0) << "w" << i;
+      ended += code == 0 ? 1 : 0;
     }
+    const int files = TemporaryFiles();
+    EXPECT_EQ(files, 0);
+    std::cout << row_
+              << absl::StreamFormat(
+                     " | %d of 2 processes ended | %d files and sockets |\n",
+                     ended, files)
+              << std::flush;
     if (HasFailure()) std::cout << cluster_->Logs();
   }
 
   std::unique_ptr<Cluster> cluster_;
   std::string id_;
+  std::string row_;
 };
 
 TEST_F(CancelTest, WhileComputing) {
@@ -89,6 +109,7 @@ TEST_F(CancelTest, WhileComputing) {
   Submit(Spec(1000));
   WaitForSteps(1);
   CancelWhile("computing", 2);
+  EndWorkers();
 }
 
 // The acknowledgement of a transfer never comes.
@@ -108,16 +129,18 @@ TEST_F(CancelTest, WhileSending) {
   }
   EXPECT_TRUE(pending) << cluster_->Logs();
   CancelWhile("sending", 2);
+  EndWorkers();
 }
 
 // One is under way at all times.
 TEST_F(CancelTest, WhileWritingCheckpoints) {
-  cluster_ = Cluster::Start(2).value();
+  cluster_ = Cluster::Start(Workers({})).value();
   Submit(Spec(100000),
          {absl::StrCat("checkpoint.directory=\"", folder(), "/checkpoints\""),
           "checkpoint.every_steps=1"});
   WaitForSteps(3);
   CancelWhile("checkpointing", 2);
+  EndWorkers();
 }
 
 TEST_F(CancelTest, WhileRecovering) {
@@ -128,16 +151,12 @@ TEST_F(CancelTest, WhileRecovering) {
   ASSERT_TRUE(WaitUntil(*cluster_, id_, [](const json& job) {
                 return job["state"] == "RECOVERING";
               }).is_object());
-  const absl::Time begin = absl::Now();
-  EXPECT_EQ(cluster_->Command({"job", "cancel", id_}).exit_code, 0);
-  EXPECT_EQ(cluster_->Command({"job", "wait", id_}).exit_code, 103);
-  std::cout << absl::StreamFormat(
-      "| recovering    | %6.0f ms |\n",
-      absl::ToDoubleMilliseconds(absl::Now() - begin));
+  CancelWhile("recovering", 1);
   ASSERT_TRUE(cluster_->RestartWorker(1).ok());
   // Its copies are gone, too: another job takes both workers.
   EXPECT_EQ(cluster_->RunJob(Spec(2))["state"], "SUCCEEDED")
       << cluster_->Logs();
+  EndWorkers();
 }
 
 }  // namespace
