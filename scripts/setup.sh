@@ -4,7 +4,7 @@
 #
 #   scripts/setup.sh            build and test tools, libraries, libtorch
 #   scripts/setup.sh --dev      also clang, clang-format, clang-tidy, gcovr, shellcheck
-#   scripts/setup.sh --ucx      also UCX, for transport = "ucx" (docs/ucx.md)
+#   scripts/setup.sh --ucx      also UCX, for the transport ucx (docs/ucx.md)
 #   scripts/setup.sh --no-apt   only libtorch (the Debian packages are there)
 #
 # Neither a GPU nor a CUDA toolkit is needed. Environment:
