@@ -181,7 +181,7 @@ StageMemory RecomputedInPart(const StageMemory& stage, int64_t layers,
 // alike, and what stages keep beyond them (a loss) only adds.
 CategoryBytes LayerAtLeast(const JobPlan& plan,
                            const MemoryQuestion& measured) {
-  const auto input = static_cast<int64_t>(plan.boundary.bytes());
+  const int64_t input = plan.boundary.bytes();
   CategoryBytes least;
   bool first = true;
   for (const WorkerMemoryProfile& profile : measured.profiles) {
