@@ -14,7 +14,7 @@ class WordsTest : public testing::Test {};
 
 using Enums = testing::Types<Architecture, DataKind, SampleOrder, OptimizerKind,
                              LearningRateSchedule, Precision, KernelChoice,
-                             ReleasePolicy, Recompute, TransportKind>;
+                             ReleasePolicy, TransportKind>;
 
 // Given because clang finds a macro without its last argument pedantic.
 struct DefaultWordAsName {
