@@ -26,6 +26,7 @@ void StartTorchForTests() {
 EngineFactory TorchFactory(StageModelFactory models) {
   StartTorchForTests();
   TorchOptions torch;
+  torch.mapping_directory = ::testing::TempDir();
   torch.model_factory = std::move(models);
   return [torch](const EngineOptions& options) {
     return NewTorchEngine(torch, options);
