@@ -19,6 +19,7 @@
 #include "job/findings.h"
 #include "job/keys.h"
 #include "job/model_shape.h"
+#include "job/own_stages.h"
 #include "job/parse.h"
 #include "job/recompute.h"
 #include "job/schedule_source.h"
@@ -32,7 +33,6 @@ namespace {
 // What no machine can hold; below it, sizes in bytes stay far from 2^63.
 constexpr int64_t kMaxParameters = int64_t{1} << 40;
 constexpr int64_t kMaxBoundaryBytes = int64_t{1} << 34;
-constexpr size_t kMaxBoundaryTensors = 16;
 constexpr int64_t kMaxLogitsBytes = int64_t{1} << 40;
 // Bounds the memory and time of planning.
 constexpr int64_t kMaxChunksPerStep = int64_t{1} << 22;
@@ -204,7 +204,9 @@ class Validator {
     if (!model.checkpoint.empty() && !model.config.has_value()) {
       Add("model.checkpoint", "its config.json has not been read");
     }
-    CheckOwnStages();
+    CheckOwnStages(spec_, [this](absl::string_view key, absl::string_view why) {
+      Add(key, why);
+    });
     CheckHeads();
     CheckPositions();
     if (Sound({"model.vocabulary", "data.kind"}) &&
@@ -214,78 +216,6 @@ class Validator {
                        "tokens are bytes, not ",
                        model.vocabulary));
     }
-  }
-
-  // Stages that the job brings: a plugin's or TorchScript's.
-  void CheckOwnStages() {
-    const ModelSpec& model = spec_.model;
-    const bool plugin = model.architecture == Architecture::kPlugin;
-    if (!plugin && !model.options.empty()) {
-      Add("model.options",
-          "is for model.architecture = \"plugin\" alone; leave it out");
-    }
-    if (!model.brings_stages()) {
-      if (!model.path.empty()) AddOnlyForOwnStages("model.path");
-      if (!model.boundary.empty()) AddOnlyForOwnStages("model.boundary");
-      if (!model.boundaries.empty()) AddOnlyForOwnStages("model.boundaries");
-      if (spec_.data.targets != "next") AddOnlyForOwnStages("data.targets");
-      return;
-    }
-    const std::string with_it = absl::StrCat(" with model.architecture = \"",
-                                             WordOf(model.architecture), "\"");
-    if (model.path.empty()) {
-      Add("model.path",
-          absl::StrCat("is missing; architecture \"",
-                       WordOf(model.architecture), "\" needs the path of its ",
-                       plugin ? "library" : "file"));
-    }
-    CheckBoundaries();
-    if (model.boundary.empty() && model.boundaries.empty() &&
-        model.hidden == 0) {
-      Add("model.boundary",
-          "is missing; give the sizes of one row of what crosses stages, or "
-          "model.hidden for [data.sequence_length, model.hidden]");
-    }
-    if (model.tie_embeddings) {
-      Add("model.tie_embeddings", absl::StrCat("must be false", with_it));
-    }
-    if (model.dropout > 0) {
-      Add("model.dropout",
-          "the model drops what it likes; leave this out, or tell it to the "
-          "model");
-    }
-    if (spec_.training.precision != Precision::kFloat32) {
-      Add("training.precision", absl::StrCat("must be \"float32\"", with_it));
-    }
-    if (!spec_.training.freeze.empty()) {
-      Add("training.freeze",
-          absl::StrCat("cannot be used", with_it,
-                       ", whose parameters are not known here; leave it out"));
-    }
-    if (spec_.data.isolated()) {
-      Add("data.documents", absl::StrCat("must be \"packed\"", with_it));
-    }
-  }
-  void CheckBoundaries() {
-    const ModelSpec& model = spec_.model;
-    if (!model.boundary.empty() && !model.boundaries.empty()) {
-      Add("model.boundaries",
-          "says what model.boundary says; give one of both");
-    }
-    if (model.boundaries.size() > kMaxBoundaryTensors) {
-      Add("model.boundaries",
-          absl::StrCat("has ", model.boundaries.size(),
-                       " tensors; the most is ", kMaxBoundaryTensors));
-    }
-    for (const std::string& text : model.boundaries) {
-      const auto row = ParseBoundaryRow(text);
-      if (!row.ok()) Add("model.boundaries", row.status().message());
-    }
-  }
-  void AddOnlyForOwnStages(absl::string_view key) {
-    Add(key,
-        "is for model.architecture = \"plugin\" or \"torchscript\" alone; "
-        "leave it out");
   }
 
   // A checkpoint's heads were checked with its config.json.
