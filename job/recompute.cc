@@ -40,9 +40,6 @@ absl::StatusOr<std::vector<Recompute>> ParseRecompute(absl::string_view text) {
                         ParseOne(absl::StripAsciiWhitespace(part)));
     stages.push_back(one);
   }
-  if (stages.empty()) {
-    return absl::InvalidArgumentError("is empty; write for example \"full\"");
-  }
   return stages;
 }
 

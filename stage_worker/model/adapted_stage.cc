@@ -70,6 +70,7 @@ class AdaptedStage final : public StageModel {
 
   const job::JobSpec spec_;
   const StageAssignment stage_;
+  const job::Boundary boundary_;
   const std::unique_ptr<plugin::Stage> own_;
   std::deque<StageParameter> parameters_;
   std::set<std::string> names_;
@@ -79,7 +80,10 @@ class AdaptedStage final : public StageModel {
 AdaptedStage::AdaptedStage(const job::JobSpec& spec,
                            const StageAssignment& stage,
                            std::unique_ptr<plugin::Stage> own)
-    : spec_(spec), stage_(stage), own_(std::move(own)) {}
+    : spec_(spec),
+      stage_(stage),
+      boundary_(job::BoundaryOf(spec)),
+      own_(std::move(own)) {}
 
 absl::Status AdaptedStage::TakeParameters() {
   for (plugin::Parameter& parameter : own_->parameters()) {
@@ -150,8 +154,7 @@ bool Fits(const at::Tensor& output, const TensorDescriptor& expected) {
 // The loss is looked at by the engine.
 void AdaptedStage::CheckOutputs(const std::vector<at::Tensor>& outputs) const {
   if (stage_.last) return;
-  const job::Boundary boundary = job::BoundaryOf(spec_);
-  bool fit = outputs.size() == boundary.tensors.size();
+  bool fit = outputs.size() == boundary_.tensors.size();
   job::Boundary returned;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].defined()) {
@@ -161,12 +164,12 @@ void AdaptedStage::CheckOutputs(const std::vector<at::Tensor>& outputs) const {
     }
     returned.tensors.push_back(
         {DTypeOf(outputs[i].scalar_type()), outputs[i].sizes().vec()});
-    fit = fit && Fits(outputs[i], boundary.tensors[i]);
+    fit = fit && Fits(outputs[i], boundary_.tensors[i]);
   }
   if (fit) return;
   throw std::invalid_argument(
       absl::StrCat(spec_.model.path, " returned ", returned.ToString(),
-                   "; the job says ", boundary.ToString(),
+                   "; the job says ", boundary_.ToString(),
                    " (model.boundary or model.boundaries, for each row)"));
 }
 
