@@ -53,6 +53,9 @@ class JobClient {
       const std::string& job_id);
   absl::StatusOr<v1::GetMemoryStatsResponse> ResetMemoryPeaks(
       const std::string& job_id);
+  // After its workers have given back what they keep for later.
+  absl::StatusOr<v1::GetMemoryStatsResponse> TrimMemory(
+      const std::string& job_id);
   // Calls `on_figures` after each interval until the job is over. Errors as
   // Watch's; a lost connection is kUnavailable at once.
   absl::Status WatchMemory(

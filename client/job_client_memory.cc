@@ -40,6 +40,11 @@ absl::StatusOr<v1::GetMemoryStatsResponse> JobClient::ResetMemoryPeaks(
   return AskMemory(&v1::MemoryService::Stub::ResetPeak, job_id);
 }
 
+absl::StatusOr<v1::GetMemoryStatsResponse> JobClient::TrimMemory(
+    const std::string& job_id) {
+  return AskMemory(&v1::MemoryService::Stub::Trim, job_id);
+}
+
 absl::Status JobClient::WatchMemory(
     const std::string& job_id, absl::Duration interval, Interrupt* interrupt,
     const std::function<void(const v1::GetMemoryStatsResponse&)>& on_figures) {

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "base/bytes.h"
 #include "base/status.h"
 #include "client/command_line.h"
 #include "client/exit_codes.h"
@@ -138,6 +139,25 @@ absl::StatusOr<int> ResetPeak(const std::string& job_id, Context* context) {
   return kExitDone;
 }
 
+absl::StatusOr<int> Trim(const std::string& job_id, Context* context) {
+  SC_ASSIGN_OR_RETURN(const v1::GetMemoryStatsResponse response,
+                      JobClient(context->endpoint).TrimMemory(job_id));
+  int64_t bytes = 0;
+  for (const v1::WorkerMemory& worker : response.workers()) {
+    bytes += worker.trimmed_bytes();
+  }
+  if (context->json()) {
+    Json document = MemoryStatsJson(response);
+    document["trimmed_bytes"] = bytes;
+    *context->out << Dump(document) << std::flush;
+  } else {
+    *context->out << FormatByteSize(bytes)
+                  << " given back to the system; now:\n"
+                  << MemoryStatsText(response) << std::flush;
+  }
+  return kExitDone;
+}
+
 absl::StatusOr<int> Explain(const std::string& job_id, Context* context) {
   JobClient client(context->endpoint);
   SC_ASSIGN_OR_RETURN(const v1::GetMemoryStatsResponse response,
@@ -214,6 +234,9 @@ void AddMemoryCommands(CLI::App* app, Context* context) {
   AddSnapshot(group, context);
   AddJobVerb(group, context, "reset-peak",
              "Let every peak begin anew, and show what they were", &ResetPeak);
+  AddJobVerb(group, context, "trim",
+             "Let workers give back freed memory that they keep for later",
+             &Trim);
   AddJobVerb(group, context, "explain",
              "What the figures mean, with this job's numbers", &Explain);
 }

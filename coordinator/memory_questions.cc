@@ -39,6 +39,7 @@ void MemoryQuestions::Ask(MemoryQueryKind kind,
   asked->set_held(held);
   asked->set_points(kind == MemoryQueryKind::kSnapshot);
   asked->set_reset_peaks(kind == MemoryQueryKind::kResetPeak);
+  asked->set_trim(kind == MemoryQueryKind::kTrim);
   for (const JobWorkerRecord& worker : job.workers) {
     if (state_->FindWorker(worker.name)->job_id != job.id) continue;
     question.asked.insert(worker.name);

@@ -26,6 +26,7 @@ enum class MemoryQueryKind {
   kHeld,      // what is held for backwards
   kSnapshot,  // that, and the bytes after each of the last actions
   kResetPeak,
+  kTrim,  // after freed memory was given back
 };
 
 // What clients ask of the memory of a job: each question goes to all workers

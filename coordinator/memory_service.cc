@@ -104,4 +104,11 @@ grpc::ServerUnaryReactor* MemoryService::ResetPeak(
   return Ask(MemoryQueryKind::kResetPeak, context, *request, response);
 }
 
+grpc::ServerUnaryReactor* MemoryService::Trim(
+    grpc::CallbackServerContext* context,
+    const v1::GetMemoryStatsRequest* request,
+    v1::GetMemoryStatsResponse* response) {
+  return Ask(MemoryQueryKind::kTrim, context, *request, response);
+}
+
 }  // namespace stagecoach::coordinator

@@ -31,6 +31,9 @@ class MemoryService final : public v1::MemoryService::CallbackService {
       grpc::CallbackServerContext* context,
       const v1::GetMemoryStatsRequest* request,
       v1::GetMemoryStatsResponse* response) override;
+  grpc::ServerUnaryReactor* Trim(grpc::CallbackServerContext* context,
+                                 const v1::GetMemoryStatsRequest* request,
+                                 v1::GetMemoryStatsResponse* response) override;
 
  private:
   grpc::ServerUnaryReactor* Ask(MemoryQueryKind kind,

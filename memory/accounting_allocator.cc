@@ -104,7 +104,7 @@ void* AccountingAllocator::TakeBlock(int64_t block_bytes) {
       limit > 0 && reserving_.reserved().current > limit - block_bytes;
   if (near && cache_ != nullptr &&
       !cache_->Has(static_cast<size_t>(block_bytes))) {
-    cache_->Trim();
+    cache_->Empty();
   }
   void* const raw = source_->Take(static_cast<size_t>(block_bytes));
   if (raw != nullptr || source_->Trim() == 0) return raw;

@@ -1,5 +1,7 @@
 #include "memory/block_source.h"
 
+#include <malloc.h>
+
 #include <cstdlib>
 #include <cstring>
 
@@ -19,6 +21,10 @@ class SystemSource final : public BlockSource {
     return block;
   }
   void Give(void* block, size_t) override { std::free(block); }
+  int64_t Trim() override {
+    malloc_trim(0);
+    return 0;
+  }
 };
 
 // Hidden from the optimiser, which may leave out writes to memory that is freed

@@ -20,11 +20,13 @@ class BlockSource {
   virtual void* Take(size_t bytes) = 0;
   // Takes back what Take(bytes) returned.
   virtual void Give(void* block, size_t bytes) = 0;
-  // Gives back to the system what is kept for later; returns the bytes.
+  // Gives back to the system what is kept for later, here and above it;
+  // returns the bytes that are known.
   virtual int64_t Trim() { return 0; }
 };
 
-// The system's heap. Lives for ever.
+// The system's heap, which may keep for itself what it was given. Lives for
+// ever.
 BlockSource* SystemBlockSource();
 
 // Fills what is given back with 0xFF: NaN in every floating type, -1 in signed

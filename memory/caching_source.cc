@@ -57,7 +57,7 @@ void CachingSource::GiveUpstream(const std::vector<Block>& blocks) {
   for (const Block& block : blocks) upstream_->Give(block.data, block.bytes);
 }
 
-int64_t CachingSource::Trim() {
+int64_t CachingSource::Empty() {
   std::vector<Block> evicted;
   int64_t before = 0;
   {

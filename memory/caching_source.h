@@ -26,11 +26,14 @@ class CachingSource final : public BlockSource {
   // `upstream` must outlive it and every block. It keeps at most `cap_bytes`.
   CachingSource(BlockSource* upstream, int64_t cap_bytes)
       : upstream_(upstream), cap_bytes_(cap_bytes) {}
-  ~CachingSource() override { Trim(); }
+  ~CachingSource() override { Empty(); }
 
   void* Take(size_t bytes) override SC_EXCLUDES(mu_);
   void Give(void* block, size_t bytes) override SC_EXCLUDES(mu_);
-  int64_t Trim() override SC_EXCLUDES(mu_);
+  int64_t Trim() override { return Empty() + upstream_->Trim(); }
+
+  // Gives what it keeps upstream; returns the bytes.
+  int64_t Empty() SC_EXCLUDES(mu_);
 
   int64_t cached_bytes() const SC_EXCLUDES(mu_);
   // Whether a block of this size is there.

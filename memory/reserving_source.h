@@ -25,6 +25,7 @@ class ReservingSource final : public BlockSource {
     upstream_->Give(block, bytes);
     Subtract(static_cast<int64_t>(bytes));
   }
+  int64_t Trim() override { return upstream_->Trim(); }
 
   void Add(int64_t bytes) SC_EXCLUDES(mu_) {
     MutexLock lock(&mu_);

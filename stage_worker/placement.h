@@ -150,6 +150,8 @@ class Placement {
   std::vector<MemoryPoint> Timeline() const { return timeline_.Points(); }
   // Peaks from now on; the ledger's stay.
   void ResetPeaks() { parts_.allocator->ResetPeaks(); }
+  // Gives back to the system what is kept for later; returns the bytes.
+  int64_t TrimMemory() { return parts_.allocator->Trim(); }
 
  private:
   Placement(const PlacementParts& parts, const PlacementOptions& options);

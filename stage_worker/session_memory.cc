@@ -28,7 +28,14 @@ void ToProto(const MemoryPoint& point, v1::MemoryPoint* proto) {
 void Session::OnMemoryQuery(const v1::MemoryQuery& query) {
   const bool held = held_.placement != nullptr && state_ != SessionState::kIdle;
   if (!held || !query.held()) {
-    Send(MemoryReportFor(query));
+    const int64_t trimmed =
+        held && query.trim() ? held_.placement->TrimMemory() : 0;
+    v1::WorkerMessage message = MemoryReportFor(query);
+    if (held && query.trim()) {
+      message.mutable_memory_report()->mutable_memory()->set_trimmed_bytes(
+          trimmed);
+    }
+    Send(std::move(message));
     if (held && query.reset_peaks()) held_.placement->ResetPeaks();
     return;
   }

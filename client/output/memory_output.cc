@@ -79,6 +79,14 @@ Json AcknowledgementsJson(const v1::AcknowledgementCounters& counters) {
   return json;
 }
 
+// Freed memory that the worker keeps for its next allocations.
+bool KnowsCached(const v1::WorkerMemory& worker) {
+  return worker.has_reserved_bytes() && worker.has_active_bytes();
+}
+int64_t CachedBytes(const v1::WorkerMemory& worker) {
+  return worker.reserved_bytes().current() - worker.active_bytes().current();
+}
+
 Json WorkerJson(const v1::WorkerMemory& worker) {
   Json json;
   json["worker"] = worker.worker();
@@ -92,6 +100,7 @@ Json WorkerJson(const v1::WorkerMemory& worker) {
   if (worker.has_active_bytes()) {
     json["active_bytes"] = GaugeJson(worker.active_bytes());
   }
+  if (KnowsCached(worker)) json["cached_bytes"] = CachedBytes(worker);
   json["categories"] = CategoriesJson(worker);
   json["stages"] = Json::array();
   for (const v1::StageMemory& stage : worker.stages()) {
@@ -114,7 +123,7 @@ std::string Bytes(bool known, int64_t bytes) {
 
 std::string MemoryTable(const v1::GetMemoryStatsResponse& response) {
   Table table({Left("worker"), Right("step"), Right("allocated"), Right("peak"),
-               Right("reserved"), Right("active"), Right("receive pool"),
+               Right("reserved"), Right("cached"), Right("receive pool"),
                Right("retained now")});
   int64_t allocated = 0;
   int64_t pool = 0;
@@ -129,7 +138,7 @@ std::string MemoryTable(const v1::GetMemoryStatsResponse& response) {
                worker.allocated_bytes().current()),
          Bytes(worker.has_allocated_bytes(), worker.allocated_bytes().peak()),
          Bytes(worker.has_reserved_bytes(), worker.reserved_bytes().current()),
-         Bytes(worker.has_active_bytes(), worker.active_bytes().current()),
+         Bytes(KnowsCached(worker), CachedBytes(worker)),
          FormatByteSize(worker.receive_pool_bytes()),
          FormatByteSize(worker.retained_now_bytes())});
   }

@@ -30,6 +30,7 @@ constexpr char kFirstWorker[] = R"({
     "allocated": 41943040,
     "freed": 37748736
   },
+  "cached_bytes": 4194304,
   "categories": {
     "parameter": {
       "current": 3145728,
@@ -90,13 +91,14 @@ TEST(MemoryStatsJsonTest, UnknownFiguresAreAbsentAndNotZero) {
   EXPECT_TRUE(worker.contains("allocated_bytes"));
   EXPECT_FALSE(worker.contains("reserved_bytes"));
   EXPECT_FALSE(worker.contains("active_bytes"));
+  EXPECT_FALSE(worker.contains("cached_bytes"));
   EXPECT_FALSE(worker["categories"].contains("activation"));
 }
 
 constexpr char kText[] =
     R"(job j-1
 
-worker  step  allocated      peak  reserved    active  receive pool  retained now
+worker  step  allocated      peak  reserved    cached  receive pool  retained now
 w0        37   4.00 MiB  8.00 MiB  8.00 MiB  4.00 MiB      2.00 MiB      1.00 MiB
 w1         -   1.00 MiB  2.00 MiB         -         -           0 B           0 B
 ---------------------------------------------------------------------------------
