@@ -2,6 +2,7 @@
 #define STAGECOACH_STAGE_WORKER_ENGINE_QUESTIONS_H_
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -16,7 +17,9 @@ namespace stagecoach::worker {
 // question, and a look costs nothing where nobody has asked. Thread-safe.
 class EngineQuestions {
  public:
-  using Answer = std::function<void(std::vector<HeldBytes>)>;
+  // `took`: the engine thread's time.
+  using Answer = std::function<void(std::vector<HeldBytes>,
+                                    std::chrono::nanoseconds took)>;
 
   // `answer` runs once, on the engine thread, and must not block.
   void Ask(Answer answer) SC_EXCLUDES(mu_) {
@@ -34,9 +37,11 @@ class EngineQuestions {
       waiting.swap(waiting_);
       asked_.store(false, std::memory_order_release);
     }
+    const auto begin = std::chrono::steady_clock::now();
     const std::vector<HeldBytes> held =
         engine == nullptr ? std::vector<HeldBytes>() : engine->ListHeld();
-    for (const Answer& answer : waiting) answer(held);
+    const auto took = std::chrono::steady_clock::now() - begin;
+    for (const Answer& answer : waiting) answer(held, took);
   }
 
  private:

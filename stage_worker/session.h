@@ -2,6 +2,7 @@
 #define STAGECOACH_STAGE_WORKER_SESSION_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -170,7 +171,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void OnMemoryQuery(const v1::MemoryQuery& query);
   v1::WorkerMessage MemoryReportFor(const v1::MemoryQuery& query) const;
   void SendHeld(Epoch epoch, const v1::MemoryQuery& query,
-                const std::vector<HeldBytes>& held);
+                const std::vector<HeldBytes>& held,
+                std::chrono::nanoseconds took);
 
   // session_failure.cc
   // The coordinator wants the placement gone.

@@ -1,4 +1,5 @@
 // Answers to MemoryQuery.
+#include <chrono>
 #include <utility>
 
 #include "schedule/action.h"
@@ -43,10 +44,11 @@ void Session::OnMemoryQuery(const v1::MemoryQuery& query) {
   // none to run.
   auto self = shared_from_this();
   held_.placement->AskHeld(
-      [self, epoch = held_.epoch, query](std::vector<HeldBytes> bytes) {
+      [self, epoch = held_.epoch, query](std::vector<HeldBytes> bytes,
+                                         std::chrono::nanoseconds took) {
         self->options_.executor->Add(
-            [self, epoch, query, bytes = std::move(bytes)] {
-              self->SendHeld(epoch, query, bytes);
+            [self, epoch, query, bytes = std::move(bytes), took] {
+              self->SendHeld(epoch, query, bytes, took);
             });
       });
   options_.engine->Add(
@@ -54,13 +56,13 @@ void Session::OnMemoryQuery(const v1::MemoryQuery& query) {
 }
 
 void Session::SendHeld(Epoch epoch, const v1::MemoryQuery& query,
-                       const std::vector<HeldBytes>& held) {
+                       const std::vector<HeldBytes>& held,
+                       std::chrono::nanoseconds took) {
   if (!IsCurrent(epoch) || held_.placement == nullptr) return;
   v1::WorkerMessage message = MemoryReportFor(query);
-  for (const HeldBytes& entry : held) {
-    ToProto(entry,
-            message.mutable_memory_report()->mutable_memory()->add_held());
-  }
+  v1::WorkerMemory* memory = message.mutable_memory_report()->mutable_memory();
+  for (const HeldBytes& entry : held) ToProto(entry, memory->add_held());
+  memory->set_answer_nanoseconds(memory->answer_nanoseconds() + took.count());
   Send(std::move(message));
 }
 
@@ -74,11 +76,17 @@ v1::WorkerMessage Session::MemoryReportFor(const v1::MemoryQuery& query) const {
     return message;
   }
   report->set_job_id(held_.job_id);
-  ToProto(options_.worker, held_.placement->Memory(), report->mutable_memory());
-  if (!query.points()) return message;
-  for (const MemoryPoint& point : held_.placement->Timeline()) {
-    ToProto(point, report->mutable_memory()->add_points());
+  const auto begin = std::chrono::steady_clock::now();
+  v1::WorkerMemory* memory = report->mutable_memory();
+  ToProto(options_.worker, held_.placement->Memory(), memory);
+  if (query.points()) {
+    for (const MemoryPoint& point : held_.placement->Timeline()) {
+      ToProto(point, memory->add_points());
+    }
   }
+  const std::chrono::nanoseconds took =
+      std::chrono::steady_clock::now() - begin;
+  memory->set_answer_nanoseconds(took.count());
   return message;
 }
 

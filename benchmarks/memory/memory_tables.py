@@ -12,6 +12,8 @@
       peak against the number of microbatches, and torch.distributed.pipelining's
   benchmarks/memory/memory_tables.py steps STAGECOACH [--steps N]
       allocated, reserved and resident bytes of each worker along one long job
+  benchmarks/memory/memory_tables.py queries STAGECOACH
+      what a question about memory takes of a worker's time while a job runs
 
 STAGECOACH is the built command (bazel-bin/client/stagecoach). What is timed runs
 interleaved: A B C A B C ... Peaks are of tensors' bytes, from the job's own
@@ -281,11 +283,31 @@ def steps(arguments, folder):
     return flat
 
 
+def queries(arguments, folder):
+    cluster = KeptCluster(arguments, folder)
+    spec = write_spec(folder, 128, 128, 1, 1000000)
+    kinds = {"stats": "memory stats", "held": "memory held"}
+    took = {kind: [] for kind in kinds}
+    with cluster.up():
+        job = cluster.ask("job", "submit", spec)["job_id"]
+        cluster.figures(job)
+        for _ in range(50):
+            for kind in kinds:
+                for worker in cluster.ask("memory", kind, job)["workers"]:
+                    took[kind].append(worker["answer_microseconds"])
+        cluster.ask("job", "cancel", job)
+    header("question", "answers", "median µs", "99 of 100 below µs")
+    for kind, text in kinds.items():
+        percentile = statistics.quantiles(took[kind], n=100)[98]
+        row(text, len(took[kind]), f"{statistics.median(took[kind]):.0f}", f"{percentile:.0f}")
+    return all(statistics.median(values) < 1000 for values in took.values())
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     tables = {"intervals": intervals, "release": release, "less": less, "growth": growth,
-              "steps": steps}
+              "steps": steps, "queries": queries}
     parser.add_argument("table", choices=tables)
     parser.add_argument("stagecoach")
     parser.add_argument("--repetitions", type=int, default=3)

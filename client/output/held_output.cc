@@ -48,6 +48,7 @@ Json WorkerHeldJson(const v1::WorkerMemory& worker) {
   json["step"] = worker.step();
   json["activation_bytes"] = CurrentOf(worker, MemoryCategory::kActivation);
   json["held_bytes"] = HeldBytesOf(worker);
+  AddAnswerTime(worker, &json);
   json["held"] = Json::array();
   for (const v1::HeldBytes& held : worker.held()) {
     Json entry;

@@ -101,6 +101,7 @@ Json WorkerJson(const v1::WorkerMemory& worker) {
     json["active_bytes"] = GaugeJson(worker.active_bytes());
   }
   if (KnowsCached(worker)) json["cached_bytes"] = CachedBytes(worker);
+  AddAnswerTime(worker, &json);
   json["categories"] = CategoriesJson(worker);
   json["stages"] = Json::array();
   for (const v1::StageMemory& stage : worker.stages()) {
@@ -257,6 +258,12 @@ std::string AcknowledgementsTable(const v1::GetMemoryStatsResponse& response) {
 }
 
 }  // namespace
+
+void AddAnswerTime(const v1::WorkerMemory& worker, Json* json) {
+  if (worker.answer_nanoseconds() == 0) return;
+  (*json)["answer_microseconds"] =
+      static_cast<double>(worker.answer_nanoseconds()) / 1e3;
+}
 
 Json MemoryStatsJson(const v1::GetMemoryStatsResponse& response) {
   Json json;

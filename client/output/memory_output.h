@@ -13,6 +13,9 @@ namespace stagecoach::client {
 // know is absent, never 0.
 Json MemoryStatsJson(const v1::GetMemoryStatsResponse& response);
 
+// What the answer cost the worker, where it says so.
+void AddAnswerTime(const v1::WorkerMemory& worker, Json* json);
+
 // Four tables: memory, categories, outputs by stage, acknowledgements; each
 // with a total. Peaks of different workers are not added up: they are of
 // different moments.
