@@ -16,5 +16,5 @@ if ! { command -v ip && command -v nsenter && unshare --net true; } \
   exit 0
 fi
 exec bazel test //tests/cluster:transports_test \
-  --test_filter='TransportsTest.TwoNetworkNamespacesTalkOverTcp' \
+  --test_filter='NamespacesTest.*' \
   --test_output=streamed --nocache_test_results

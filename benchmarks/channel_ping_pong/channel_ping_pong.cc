@@ -1,15 +1,18 @@
 // How long does a transfer take between two processes of this machine? Prints,
 // for each size, half a round trip over each path, by a waiter that spins and
 // by one that sleeps on its doorbell, against a memcpy of bytes that another
-// core has just written and against a plain blocking socket. Each process has a
-// core to itself. Everything is measured in turns, and the median of them
+// core has just written and against a plain blocking socket. Adopted: what is
+// sent lies in the receiver's memory already, and is handed over. Each process
+// has a core to itself. Everything is measured in turns, and the median of them
 // shown.
 //
 //   channel_ping_pong [TURNS]
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,15 +60,17 @@ T Check(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
+constexpr char kAdopted[] = "shm-adopted";
+
 // One process's end of a path: sends on one edge, receives on another.
 class End {
  public:
   End(const std::string& kind, const std::string& receives_on)
-      : bell_(Check(Doorbell::Create())) {
+      : adopts_(kind == kAdopted), bell_(Check(Doorbell::Create())) {
     EndpointOptions options;
     options.doorbell = bell_.get();
-    endpoint_ = kind == "shm" ? Check(transport::NewShmEndpoint(options))
-                              : Check(transport::NewTcpEndpoint(options));
+    endpoint_ = kind == "tcp" ? Check(transport::NewTcpEndpoint(options))
+                              : Check(transport::NewShmEndpoint(options));
     transport::EdgeOptions edge;
     edge.name = receives_on;
     edge.slots = 2;
@@ -90,11 +95,17 @@ class End {
     tensor.descriptor.shape = {static_cast<int64_t>(bytes.size())};
     tensor.data = bytes.data();
     ++sending_;
-    send_->PostSend(transport::TransferHeader(), {tensor},
-                    [this](absl::Status status) {
-                      if (!ending_) Check(status);
-                      --sending_;
-                    });
+    const auto done = [this](absl::Status status) {
+      if (!ending_) Check(status);
+      --sending_;
+    };
+    if (adopts_) {
+      const transport::WritableSlot slot = AwaitSlot();
+      send_->PostSendFromSlot(transport::TransferHeader(), tensor.descriptor,
+                              slot, done);
+    } else {
+      send_->PostSend(transport::TransferHeader(), {tensor}, done);
+    }
   }
   void AwaitEnd() {
     while (!ended_) {
@@ -140,6 +151,14 @@ class End {
   }
 
  private:
+  transport::WritableSlot AwaitSlot() {
+    while (true) {
+      const uint32_t seen = bell_->Count();
+      std::optional<transport::WritableSlot> slot = send_->TakeSlot();
+      if (slot.has_value()) return *std::move(slot);
+      if (!endpoint_->Progress()) bell_->Wait(seen, kTimeout);
+    }
+  }
   void PostReceive() {
     receive_->PostReceive(
         [this](absl::StatusOr<transport::ReceivedTransfer> transfer) {
@@ -155,6 +174,7 @@ class End {
         });
   }
 
+  const bool adopts_;
   bool ending_ = false;
   bool ended_ = false;  // by the other side
   int sending_ = 0;
@@ -240,7 +260,7 @@ std::pair<Times, Times> MeasurePath(const std::string& program,
 
 void PrintRow(const std::string& name, const Times& times, const Times& copy,
               const Times& socket) {
-  std::string row = absl::StrFormat("%-16s", name);
+  std::string row = absl::StrFormat("%-21s", name);
   for (size_t i = 0; i < times.size(); ++i) {
     absl::StrAppendFormat(&row, "  %9.1f us %5.2fx %5.2fx", times[i],
                           times[i] / copy[i], socket[i] / times[i]);
@@ -261,7 +281,9 @@ Times Medians(const std::vector<Times>& turns) {
 
 int Parent(const std::string& program, int turns) {
   PinTo(0);
-  std::vector<Times> copies, sockets, shms, shms_woken, tcps, tcps_woken;
+  const std::vector<std::string> kinds = {"shm", kAdopted, "tcp"};
+  std::vector<Times> copies, sockets;
+  std::map<std::string, std::vector<Times>> spinning, woken;
   for (int turn = 0; turn < turns; ++turn) {
     Times copy;
     for (const Size& size : kSizes) {
@@ -269,26 +291,25 @@ int Parent(const std::string& program, int turns) {
     }
     copies.push_back(copy);
     sockets.push_back(MeasureSocket(program));
-    auto [shm, shm_woken] = MeasurePath(program, "shm");
-    shms.push_back(std::move(shm));
-    shms_woken.push_back(std::move(shm_woken));
-    auto [tcp, tcp_woken] = MeasurePath(program, "tcp");
-    tcps.push_back(std::move(tcp));
-    tcps_woken.push_back(std::move(tcp_woken));
+    for (const std::string& kind : kinds) {
+      auto [spun, slept] = MeasurePath(program, kind);
+      spinning[kind].push_back(std::move(spun));
+      woken[kind].push_back(std::move(slept));
+    }
   }
   const Times copy = Medians(copies);
   const Times socket = Medians(sockets);
-  std::string head = absl::StrFormat("%-16s", "half round trip");
+  std::string head = absl::StrFormat("%-21s", "half round trip");
   for (const Size& size : kSizes) {
     absl::StrAppendFormat(&head, "  %-26s", size.name);
   }
   Print(head);
   PrintRow("memcpy", copy, copy, socket);
   PrintRow("plain socket", socket, copy, socket);
-  PrintRow("shm, spinning", Medians(shms), copy, socket);
-  PrintRow("shm, woken", Medians(shms_woken), copy, socket);
-  PrintRow("tcp, spinning", Medians(tcps), copy, socket);
-  PrintRow("tcp, woken", Medians(tcps_woken), copy, socket);
+  for (const std::string& kind : kinds) {
+    PrintRow(kind + ", spinning", Medians(spinning[kind]), copy, socket);
+    PrintRow(kind + ", woken", Medians(woken[kind]), copy, socket);
+  }
   Print(
       "first ratio: time against the memcpy; second: bandwidth against the "
       "plain socket");

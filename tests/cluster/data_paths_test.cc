@@ -47,14 +47,24 @@ std::string BitsOf(const nlohmann::json& result) {
 
 class DataPathsTest : public ::testing::Test {
  protected:
-  DataPathsTest() {
-    folder_.Write("text.txt", SampleText());
+  DataPathsTest() { folder_.Write("text.txt", SampleText()); }
+
+  // Processes of their own, joined by any of the others.
+  void StartWorkers() {
     Cluster::WorkerSpec worker;
     worker.arguments = {"--nccl-library", Emulator(), "--cuda-runtime-library",
                         Emulator(), "--poison-freed"};
     cluster_ =
         Cluster::Start(std::vector<Cluster::WorkerSpec>(kWorkers, worker))
             .value();
+  }
+  // Between processes there is no loopback: all workers are in one.
+  void StartLoopbackWorkers() {
+    Cluster::WorkerSpec workers;
+    workers.binary =
+        std::filesystem::absolute("tests/cluster/loopback_workers").string();
+    workers.arguments = {"--workers", absl::StrCat(kWorkers)};
+    cluster_ = Cluster::Start({workers}).value();
   }
 
   nlohmann::json Run(const TinyJob& job, const std::string& transport) {
@@ -72,8 +82,8 @@ class DataPathsTest : public ::testing::Test {
     int64_t in_place = 0;
   };
   // What the workers' logs say of all jobs, by transport. Ends the workers.
-  std::map<std::string, Traffic> TrafficOfAll() {
-    for (int i = 0; i < kWorkers; ++i) {
+  std::map<std::string, Traffic> TrafficOfAll(int processes) {
+    for (int i = 0; i < processes; ++i) {
       cluster_->worker(i).Stop(absl::Seconds(60));
     }
     const std::string logs = cluster_->Logs();
@@ -93,12 +103,27 @@ class DataPathsTest : public ::testing::Test {
 };
 
 // Also tied embeddings, whose gradient has edges of its own. Over shared memory
-// most outputs are produced in the receiver's; what is freed is poisoned.
+// most outputs are produced in the receiver's, and in one process all are in
+// one; what is freed is poisoned.
 TEST_F(DataPathsTest, EveryScheduleOverEveryPathGivesTheBitsOfOneProcess) {
   TinyJob job;
   job.microbatches = 6;
   job.steps = 3;
+  std::map<std::string, std::string> bits;  // by schedule, over loopback
+  StartLoopbackWorkers();
+  job.workers = kWorkers;
+  for (const Kind& kind : kKinds) {
+    job.schedule = kind.schedule;
+    job.stages_per_worker = kind.stages_per_worker;
+    const nlohmann::json result = Run(job, "auto");
+    EXPECT_EQ(result["transport"], "loopback");
+    bits[kind.schedule] = BitsOf(result);
+  }
+  std::map<std::string, Traffic> traffic = TrafficOfAll(1);
+
+  StartWorkers();
   job.workers = 1;
+  job.stages_per_worker = 1;
   job.schedule = "gpipe";
   const std::string expected = BitsOf(Run(job, "auto"));
   job.workers = kWorkers;
@@ -106,23 +131,30 @@ TEST_F(DataPathsTest, EveryScheduleOverEveryPathGivesTheBitsOfOneProcess) {
     job.schedule = kind.schedule;
     job.stages_per_worker = kind.stages_per_worker;
     std::string row = absl::StrFormat("%-12s", kind.schedule);
-    for (const char* transport : {"shm", "tcp", "nccl"}) {
-      const nlohmann::json result = Run(job, transport);
-      EXPECT_EQ(result["transport"], transport);
-      const bool equal = BitsOf(result) == expected;
+    const auto add = [&](const std::string& transport,
+                         const std::string& its_bits) {
+      const bool equal = its_bits == expected;
       EXPECT_TRUE(equal) << kind.schedule << " over " << transport;
       absl::StrAppend(&row, "  ", transport, " ",
                       equal ? "equal" : "DIFFERENT");
+    };
+    add("loopback", bits[kind.schedule]);
+    for (const char* transport : {"shm", "tcp", "nccl"}) {
+      const nlohmann::json result = Run(job, transport);
+      EXPECT_EQ(result["transport"], transport);
+      add(transport, BitsOf(result));
     }
     std::cout << row << std::endl;
   }
-  for (const auto& [transport, traffic] : TrafficOfAll()) {
-    std::cout << transport << ": " << traffic.in_place << " of "
-              << traffic.transfers << " transfers produced in place"
-              << std::endl;
-    EXPECT_GT(traffic.transfers, 0) << transport;
+  traffic.merge(TrafficOfAll(kWorkers));
+  EXPECT_EQ(traffic.size(), 4u);
+  for (const auto& [transport, sum] : traffic) {
+    std::cout << transport << ": " << sum.in_place << " of " << sum.transfers
+              << " transfers produced in place" << std::endl;
+    EXPECT_GT(sum.transfers, 0) << transport;
     // Two microbatches are looked at, and an output without a slot is copied.
-    EXPECT_EQ(traffic.in_place > 0, transport == "shm") << transport;
+    EXPECT_EQ(sum.in_place > 0, transport == "shm" || transport == "loopback")
+        << transport;
   }
   EXPECT_EQ(cluster_->Logs().find("misuse"), std::string::npos)
       << cluster_->Logs();

@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <iostream>
+#include <optional>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -102,66 +104,102 @@ class Namespace {
 };
 
 // Two machines, as far as the network is concerned.
-TEST_F(TransportsTest, TwoNetworkNamespacesTalkOverTcp) {
-  absl::StatusOr<Namespace> left = Namespace::Create();
-  absl::StatusOr<Namespace> right = Namespace::Create();
-  if (!left.ok() || !right.ok() ||
-      !left->Run(absl::StrCat("ip link add veth0 type veth peer name veth1 "
-                              "netns ",
-                              right->pid(),
-                              " && ip addr add 10.77.0.1/24 dev veth0 && "
-                              "ip link set veth0 up")) ||
-      !right->Run("ip addr add 10.77.0.2/24 dev veth1 && "
-                  "ip link set veth1 up")) {
-    GTEST_SKIP() << "this machine does not let us make network namespaces "
-                    "(needs root and iproute2)";
+class NamespacesTest : public TransportsTest {
+ protected:
+  void SetUp() override {
+    absl::StatusOr<Namespace> left = Namespace::Create();
+    absl::StatusOr<Namespace> right = Namespace::Create();
+    if (!left.ok() || !right.ok() ||
+        !left->Run(absl::StrCat("ip link add veth0 type veth peer name veth1 "
+                                "netns ",
+                                right->pid(),
+                                " && ip addr add 10.77.0.1/24 dev veth0 && "
+                                "ip link set veth0 up")) ||
+        !right->Run("ip addr add 10.77.0.2/24 dev veth1 && "
+                    "ip link set veth1 up")) {
+      GTEST_SKIP() << "this machine does not let us make network namespaces "
+                      "(needs root and iproute2)";
+    }
+    left_.emplace(*std::move(left));
+    right_.emplace(*std::move(right));
   }
-  const auto start = [&](const Namespace& where, const std::string& program,
-                         std::vector<std::string> arguments,
-                         const std::string& log) {
+
+  ChildProcess Start(const Namespace& where, const std::string& program,
+                     std::vector<std::string> arguments,
+                     const std::string& log) const {
     arguments.push_back("--allow-plaintext");
     SpawnOptions spawn = where.Inside(program, arguments);
     spawn.pipe_stdout = true;
     spawn.stderr_file = absl::StrCat(folder_.path(), "/", log);
     return ChildProcess::Spawn(spawn).value();
-  };
-  ChildProcess coordinator = start(*left, CoordinatorBinary(),
-                                   {"--listen", "10.77.0.1:0"}, "coordinator");
-  const std::string line = coordinator.ReadLine(kStartTimeout).value();
-  const std::string address(absl::StripPrefix(line, "listening on "));
-  ChildProcess w0 = start(
-      *left, WorkerBinary(),
-      {"--coordinator", address, "--name", "w0", "--listen", "10.77.0.1:0"},
-      "w0");
-  ChildProcess w1 = start(
-      *right, WorkerBinary(),
-      {"--coordinator", address, "--name", "w1", "--listen", "10.77.0.2:0"},
-      "w1");
-  SpawnOptions client = left->Inside(
-      ClientBinary(), {"--endpoint", address, "-o", "json", "run", Spec(2)});
-  client.die_with_parent = false;
-  client.pipe_stdout = true;
-  client.stderr_file = folder_.path() + "/client";
-  ChildProcess run = ChildProcess::Spawn(client).value();
-  std::string document;
-  for (auto text = run.ReadLine(absl::Minutes(3)); text.ok();
-       text = run.ReadLine(absl::Minutes(3))) {
-    absl::StrAppend(&document, *text, "\n");
   }
-  const nlohmann::json tcp = nlohmann::json::parse(document, nullptr, false);
-  ASSERT_TRUE(tcp.is_object()) << document;
-  ASSERT_EQ(tcp.value("state", ""), "SUCCEEDED") << document;
-  EXPECT_EQ(tcp["transport"], "tcp");
-  EXPECT_NE(tcp["edges"][0]["why"].get<std::string>().find("namespace"),
-            std::string::npos);
-  std::cout << tcp["edges"].dump(1) << std::endl;
 
-  const CommandResult here =
-      RunClient({"-o", "json", "run", Spec(2), "--local"});
-  ASSERT_EQ(here.exit_code, 0) << here.err;
-  EXPECT_EQ(here.json["transport"], "shm");
-  EXPECT_EQ(BitsOf(tcp), BitsOf(here.json));
+  // The document of a job on a worker in each, started with `arguments` too.
+  nlohmann::json Run(const std::vector<std::string>& arguments) {
+    ChildProcess coordinator =
+        Start(*left_, CoordinatorBinary(), {"--listen", "10.77.0.1:0"},
+              "coordinator");
+    const std::string line = coordinator.ReadLine(kStartTimeout).value();
+    const std::string address(absl::StripPrefix(line, "listening on "));
+    const auto start_worker = [&](const Namespace& where,
+                                  const std::string& name,
+                                  const std::string& listen) {
+      std::vector<std::string> all = {"--coordinator", address, "--name", name,
+                                      "--listen",      listen};
+      all.insert(all.end(), arguments.begin(), arguments.end());
+      return Start(where, WorkerBinary(), all, name);
+    };
+    ChildProcess w0 = start_worker(*left_, "w0", "10.77.0.1:0");
+    ChildProcess w1 = start_worker(*right_, "w1", "10.77.0.2:0");
+    SpawnOptions client = left_->Inside(
+        ClientBinary(), {"--endpoint", address, "-o", "json", "run", Spec(2)});
+    client.die_with_parent = false;
+    client.pipe_stdout = true;
+    client.stderr_file = folder_.path() + "/client";
+    ChildProcess run = ChildProcess::Spawn(client).value();
+    std::string document;
+    for (auto text = run.ReadLine(absl::Minutes(3)); text.ok();
+         text = run.ReadLine(absl::Minutes(3))) {
+      absl::StrAppend(&document, *text, "\n");
+    }
+    EXPECT_EQ(run.Wait(kStartTimeout).value(), 0) << document;
+    return nlohmann::json::parse(document, nullptr, false);
+  }
+
+  // Over `transport` because of the namespaces, with the bits of one machine.
+  void ExpectBitsOfOneMachine(const nlohmann::json& apart,
+                              const std::string& transport) {
+    ASSERT_TRUE(apart.is_object());
+    ASSERT_EQ(apart.value("state", ""), "SUCCEEDED") << apart.dump(1);
+    EXPECT_EQ(apart["transport"], transport);
+    EXPECT_NE(apart["edges"][0]["why"].get<std::string>().find("namespace"),
+              std::string::npos);
+    std::cout << apart["edges"].dump(1) << std::endl;
+    const CommandResult here =
+        RunClient({"-o", "json", "run", Spec(2), "--local"});
+    ASSERT_EQ(here.exit_code, 0) << here.err;
+    EXPECT_EQ(here.json["transport"], "shm");
+    EXPECT_EQ(BitsOf(apart), BitsOf(here.json));
+    std::cout << "parameters over " << transport << ": "
+              << apart.value("parameters_sha256", "") << "\n"
+              << "parameters with --local: "
+              << here.json.value("parameters_sha256", "") << std::endl;
+  }
+
+  std::optional<Namespace> left_;
+  std::optional<Namespace> right_;
+};
+
+TEST_F(NamespacesTest, TwoNetworkNamespacesTalkOverTcp) {
+  ExpectBitsOfOneMachine(Run({}), "tcp");
 }
+
+#if STAGECOACH_HAVE_UCX_HEADERS
+// Workers that were told of UCX take it before tcp.
+TEST_F(NamespacesTest, TwoNetworkNamespacesTalkOverUcx) {
+  ExpectBitsOfOneMachine(Run({"--ucx-library", "libucp.so.0"}), "ucx");
+}
+#endif
 
 }  // namespace
 }  // namespace stagecoach::testing
