@@ -255,6 +255,24 @@ TEST_F(JobCommandsTest, WorkerList) {
             2u);
 }
 
+TEST_F(JobCommandsTest, WorkerShow) {
+  PutRunningJob();
+  const ClientResult result = Run({"worker", "show", "w1"});
+  EXPECT_EQ(result.exit_code, 0) << result.error;
+  EXPECT_THAT(result.out, HasSubstr("nccl: not here: no GPU"));
+  EXPECT_THAT(result.out, HasSubstr("activation 0->1: shm (same host)"));
+  EXPECT_EQ(
+      Run({"worker", "show", "w0", "-o", "json"}).document()["edges"].dump(),
+      "[]");
+  const ClientResult unknown = Run({"worker", "show", "w9"});
+  EXPECT_EQ(unknown.exit_code, 102);
+  EXPECT_THAT(unknown.error, HasSubstr("no worker w9"));
+}
+
+TEST_F(JobCommandsTest, WorkerShowOfAJobThatIsForgotten) {
+  EXPECT_EQ(Run({"worker", "show", "w1"}).exit_code, 0);
+}
+
 TEST_F(JobCommandsTest, Version) {
   ClientResult result = Run({"version", "-o", "json"});
   EXPECT_EQ(result.exit_code, 0);

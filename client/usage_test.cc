@@ -36,6 +36,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Words{"job", "submit"}, Words{"job", "list"},
                     Words{"job", "show"}, Words{"job", "wait"},
                     Words{"job", "cancel"}, Words{"worker", "list"},
+                    Words{"worker", "show"},
                     Words{"memory", "stats"}, Words{"memory", "held"},
                     Words{"memory", "snapshot"}, Words{"memory", "reset-peak"},
                     Words{"memory", "trim"}, Words{"memory", "explain"},

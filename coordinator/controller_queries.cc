@@ -62,6 +62,7 @@ void Controller::ListWorkers(v1::ListWorkersRequest request,
       if (session == nullptr) continue;
       info->set_seconds_since_heartbeat(
           absl::ToDoubleSeconds(Now() - session->last_heard));
+      *info->mutable_paths() = session->paths;
     }
     v1::RefusedMessages* refused = response.mutable_refused();
     refused->set_old_term(refused_.stale_term);

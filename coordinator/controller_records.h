@@ -17,6 +17,8 @@
 #include "coordinator/job_run.h"
 #include "coordinator/links.h"
 #include "coordinator/restored_plans.h"
+#include "stagecoach/v1/cluster.pb.h"
+#include "stagecoach/v1/memory.pb.h"
 
 // What the controller keeps of whom it talks with, beside its ClusterState:
 // nothing of it outlives the process.
@@ -32,6 +34,7 @@ struct WorkerSession {
   Incarnation incarnation;
   absl::Time connected;
   absl::Time last_heard;
+  google::protobuf::RepeatedPtrField<v1::WorkerPath> paths;
   std::optional<Position> position;  // in the current job
   // When it last said something new, or was told something to do.
   absl::Time moved;

@@ -171,6 +171,18 @@ TEST_F(ControllerSessionsTest, AnswersOfAnEarlierPlacementAreRefused) {
   EXPECT_EQ(StateOf("job-2"), v1::JOB_STATE_SUCCEEDED);
 }
 
+TEST_F(ControllerSessionsTest, ListsTheWaysThatAWorkerHasAndWhyNotTheOthers) {
+  JoinMany(1);
+  const v1::ListWorkersResponse workers = List();
+  ASSERT_EQ(workers.workers(0).paths_size(), 2);
+  EXPECT_EQ(workers.workers(0).paths(0).transport(), "nccl");
+  EXPECT_EQ(workers.workers(0).paths(0).obstacle(), "no GPU");
+  EXPECT_EQ(workers.workers(0).paths(1).transport(), "shm");
+  EXPECT_EQ(workers.workers(0).paths(1).obstacle(), "");
+  Disconnect(worker(0));
+  EXPECT_EQ(List().workers(0).paths_size(), 0);
+}
+
 TEST_F(ControllerSessionsTest, SuspectWorkersGetNoJobUntilTheyAnswer) {
   JoinMany(1);
   Pass(absl::Seconds(2));

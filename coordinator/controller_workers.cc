@@ -221,6 +221,7 @@ void Controller::OpenSession(Session& session, const v1::Register& registration,
   session.incarnation = incarnation;
   session.last_heard = Now();
   session.moved = Now();
+  session.paths = registration.paths();
   links_[session.worker] = session.link.get();
   if (registration.draining()) draining_.insert(session.worker);
   NoteKept(session.worker, registration.kept_states());

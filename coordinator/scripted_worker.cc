@@ -60,6 +60,9 @@ v1::WorkerMessage ScriptedRegistration(const std::string& name,
   registration->set_process_id(4711);
   registration->set_torch_version(torch_version);
   registration->set_peer_address(absl::StrCat("peer of ", name));
+  registration->add_paths()->set_transport("nccl");
+  registration->mutable_paths(0)->set_obstacle("no GPU");
+  registration->add_paths()->set_transport("shm");
   return message;
 }
 

@@ -624,7 +624,8 @@ TEST(BadOverrideTest, IsRefusedByName) {
             "--set pipeline.send_budget: must be from 1 to 1024, not 0");
   EXPECT_EQ(Check(kGood, {"pipeline.transport=shmem"}),
             "--set pipeline.transport: \"shmem\" is not one of \"auto\", "
-            "\"shm\", \"tcp\", \"nccl\", \"loopback\"; did you mean \"shm\"?");
+            "\"shm\", \"tcp\", \"nccl\", \"ucx\", \"loopback\"; did you mean "
+            "\"shm\"?");
 }
 
 TEST(BadOverrideTest, ComesAfterTheFilesFindings) {

@@ -20,7 +20,7 @@ enum class Precision { kFloat32, kBFloat16, kFloat16 };
 enum class KernelChoice { kAuto, kAten, kOneDnn };
 enum class ReleasePolicy { kAcknowledged, kSent, kNever };
 enum class OptimizerPlace { kMemory, kMapped };
-enum class TransportKind { kAuto, kShm, kTcp, kNccl, kLoopback };
+enum class TransportKind { kAuto, kShm, kTcp, kNccl, kUcx, kLoopback };
 
 // A job as its TOML file describes it, with defaults filled in and paths made
 // absolute. Plain data; docs/job_spec.md explains each key.

@@ -43,7 +43,8 @@ struct MemoryQuestion {
 // Whether outputs may be produced in their receiver's memory: not where every
 // path is one between hosts.
 inline bool MayProduceInPlace(TransportKind transport) {
-  return transport != TransportKind::kTcp && transport != TransportKind::kNccl;
+  return transport != TransportKind::kTcp &&
+         transport != TransportKind::kNccl && transport != TransportKind::kUcx;
 }
 
 // Walks each worker's list with what one microbatch of its stages was measured

@@ -261,6 +261,7 @@ TEST(MayProduceInPlaceTest, WhereTheReceiversMemoryIsMapped) {
   EXPECT_TRUE(MayProduceInPlace(TransportKind::kShm));
   EXPECT_FALSE(MayProduceInPlace(TransportKind::kTcp));
   EXPECT_FALSE(MayProduceInPlace(TransportKind::kNccl));
+  EXPECT_FALSE(MayProduceInPlace(TransportKind::kUcx));
 }
 
 TEST(ReceivePoolBytesTest, AreSlotsOfEveryEdgeThatEndsThere) {

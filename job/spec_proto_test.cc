@@ -94,11 +94,12 @@ TEST(SpecProtoTest, RefusesWordsItDoesNotKnow) {
   ToProto(JobSpec(), &good);
   v1::JobSpec bad = good;
   bad.mutable_pipeline()->set_transport("pigeon");
-  EXPECT_EQ(FromProto(bad).status(),
-            absl::InvalidArgumentError(
-                "pipeline.transport: \"pigeon\" is not one of \"auto\", "
-                "\"shm\", \"tcp\", \"nccl\", \"loopback\"; are client and "
-                "coordinator of one version?"));
+  EXPECT_EQ(
+      FromProto(bad).status(),
+      absl::InvalidArgumentError(
+          "pipeline.transport: \"pigeon\" is not one of \"auto\", "
+          "\"shm\", \"tcp\", \"nccl\", \"ucx\", \"loopback\"; are client and "
+          "coordinator of one version?"));
   // An empty message has no words at all.
   EXPECT_EQ(FromProto(v1::JobSpec()).status().code(),
             absl::StatusCode::kInvalidArgument);

@@ -48,9 +48,9 @@ constexpr Word<OptimizerPlace> kOptimizerPlaces[] = {
     {"mapped", OptimizerPlace::kMapped},
 };
 constexpr Word<TransportKind> kTransports[] = {
-    {"auto", TransportKind::kAuto},         {"shm", TransportKind::kShm},
-    {"tcp", TransportKind::kTcp},           {"nccl", TransportKind::kNccl},
-    {"loopback", TransportKind::kLoopback},
+    {"auto", TransportKind::kAuto}, {"shm", TransportKind::kShm},
+    {"tcp", TransportKind::kTcp},   {"nccl", TransportKind::kNccl},
+    {"ucx", TransportKind::kUcx},   {"loopback", TransportKind::kLoopback},
 };
 
 }  // namespace

@@ -142,6 +142,11 @@ SessionOptions Worker::Impl::MakeSessionOptions() {
   registration.set_device(options_.device);
   registration.set_torch_version(options_.torch_version);
   registration.set_peer_address(server_.address);
+  for (const Transport& transport : options_.parts.transports) {
+    v1::WorkerPath* path = registration.add_paths();
+    path->set_transport(transport.kind);
+    path->set_obstacle(transport.obstacle);
+  }
   session.parts = options_.parts;
   session.executor = &session_executor_;
   session.engine = &engine_executor_;

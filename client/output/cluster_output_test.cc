@@ -44,6 +44,42 @@ TEST(WorkerListTest, Text) {
   EXPECT_EQ(WorkerListText(v1::ListWorkersResponse()), "no workers\n");
 }
 
+TEST(WorkerShowTest, TellsWhichWaysItHasAndWhichItsEdgesTake) {
+  const v1::WorkerInfo worker = SampleWorkers().workers(1);
+  v1::Job job = SucceededJob();
+  job.add_edges("activation 2->3: tcp (another host)");
+  EXPECT_EQ(WorkerText(worker, &job),
+            "id        w1\n"
+            "state     SUSPECT\n"
+            "reason    no heartbeat for 2 s\n"
+            "device    cpu\n"
+            "host      box\n"
+            "pid       4242\n"
+            "version   0.1.0\n"
+            "torch     2.11.0\n"
+            "job       j-1\n"
+            "stages    1, 3\n"
+            "heartbeat 0.25 s\n"
+            "paths     nccl: not here: no GPU\n"
+            "          shm\n"
+            "edges     activation 0->1: shm (same host)\n"
+            "          gradient 1->0: shm (same host)\n");
+  const Json json = WorkerJson(worker, &job);
+  EXPECT_EQ(json["id"], "w1");
+  EXPECT_EQ(json["paths"].dump(),
+            R"([{"transport":"nccl","available":false,"reason":"no GPU"},)"
+            R"({"transport":"shm","available":true,"reason":""}])");
+  ASSERT_EQ(json["edges"].size(), 2u);
+  EXPECT_EQ(json["edges"][1]["edge"], "gradient 1->0");
+  EXPECT_EQ(json["edges"][1]["why"], "same host");
+}
+
+TEST(WorkerShowTest, AnIdleWorkerHasNoEdges) {
+  const Json json = WorkerJson(SampleWorkers().workers(0), nullptr);
+  EXPECT_EQ(json["paths"].dump(), "[]");
+  EXPECT_EQ(json["edges"].dump(), "[]");
+}
+
 TEST(VersionTest, WithAndWithoutACoordinator) {
   EXPECT_TRUE(VersionJson(nullptr)["coordinator"].is_null());
   EXPECT_EQ(VersionJson(nullptr)["version"], std::string(kVersion));

@@ -5,8 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 
@@ -103,6 +105,28 @@ Json LinkJson(const v1::LinkCounters& link) {
   json["duplicate_acknowledgements"] = link.duplicate_acknowledgements();
   json["refused"] = link.refused();
   return json;
+}
+
+std::vector<std::string> EdgesOfWorker(const v1::Job& job,
+                                       const std::string& worker) {
+  std::vector<std::string> edges;
+  for (const std::string& text : job.edges()) {
+    // "activation 0->1": the places of the job's workers.
+    const std::string edge = ParseEdge(text).edge;
+    const std::vector<std::string> ends =
+        absl::StrSplit(edge.substr(edge.rfind(' ') + 1), "->");
+    for (const std::string& end : ends) {
+      int place = -1;
+      if (!absl::SimpleAtoi(end, &place) || place < 0 ||
+          place >= job.workers_size() ||
+          job.workers(place).worker() != worker) {
+        continue;
+      }
+      edges.push_back(text);
+      break;
+    }
+  }
+  return edges;
 }
 
 std::string TransportLine(const v1::Job& job) {

@@ -186,6 +186,9 @@ v1::ListWorkersResponse SampleWorkers() {
   busy->set_job_id("j-1");
   busy->add_stages(1);
   busy->add_stages(3);
+  busy->add_paths()->set_transport("nccl");
+  busy->mutable_paths(0)->set_obstacle("no GPU");
+  busy->add_paths()->set_transport("shm");
   return response;
 }
 
