@@ -137,12 +137,19 @@ Registry& Places() {
 }  // namespace
 
 std::vector<std::string> CoordinatorFailpoints() {
-  return {"journal.append.before",          "journal.append.after",
-          "journal.flush.before",           "journal.flush.after",
-          "coordinator.register",           "coordinator.assign",
-          "coordinator.prepared",           "coordinator.commit.decided",
-          "coordinator.commit.partly_sent", "coordinator.checkpoint.stored",
-          "coordinator.recovering",         "coordinator.rewound"};
+  return {"journal.append.before",
+          "journal.append.after",
+          "journal.flush.before",
+          "journal.flush.after",
+          "journal.mark",
+          "coordinator.register",
+          "coordinator.assign",
+          "coordinator.prepared",
+          "coordinator.commit.decided",
+          "coordinator.commit.partly_sent",
+          "coordinator.checkpoint.stored",
+          "coordinator.recovering",
+          "coordinator.rewound"};
 }
 
 std::vector<std::string> WorkerFailpoints() {

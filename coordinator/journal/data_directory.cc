@@ -19,6 +19,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/failpoint.h"
 #include "base/file.h"
 #include "base/status.h"
 
@@ -137,6 +138,7 @@ absl::StatusOr<std::optional<JournalMark>> DataDirectory::ReadMark() const {
 absl::Status DataDirectory::ReplaceMark(const JournalMark& mark) {
   const std::string path = path_ + "/mark";
   const std::string fresh = path + ".new";
+  SC_FAIL_AT("journal.mark");
   const int fd =
       open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) return ErrnoError(errno, fresh);
@@ -159,6 +161,7 @@ absl::Status DataDirectory::UpdateMark(const JournalMark& mark) {
     mark_ = open(path.c_str(), O_WRONLY | O_CLOEXEC);
     if (mark_ < 0) return ErrnoError(errno, path);
   }
+  SC_FAIL_AT("journal.mark");
   return WriteAll(mark_, Encode(mark), path);
 }
 

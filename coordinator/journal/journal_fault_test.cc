@@ -2,9 +2,11 @@
 // event did not happen, and the next one may.
 #include <sqlite3.h>
 
+#include <iostream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/failpoint.h"
 #include "coordinator/journal/faulty_vfs.h"
 #include "coordinator/journal/journal_fixture.h"
 #include "coordinator/journal/sqlite_journal.h"
@@ -38,6 +40,7 @@ TEST_P(JournalFaultTest, OnceAtEachChange) {
     events[i].body = worker;
   }
   int faults = 0;
+  int changes = 0;
   for (int n = 1;; ++n) {
     SCOPED_TRACE(absl::StrCat("change ", n));
     const std::string name = absl::StrCat("data", n);
@@ -68,9 +71,47 @@ TEST_P(JournalFaultTest, OnceAtEachChange) {
     journal->reset();
     EXPECT_EQ(Stored(name), state.DebugString());
     if (!FaultyVfs::Get().has_failed()) break;
+    ++changes;
   }
   // Each append writes and synchronises.
   EXPECT_GE(faults, 20);
+  std::cout << changes << " changes of files failed, one after the other; "
+            << faults << " events refused, none lost, none doubled\n";
+}
+
+// Also the mark beside it: that only has to follow.
+TEST_F(JournalTest, AFullDiskForTheMarkRefusesNoEvent) {
+  if (!FailpointsAreBuilt()) GTEST_SKIP() << "needs --config=failpoints";
+  const std::vector<Event> events = History(5, 6);
+  int refused = 0;
+  int n = 0;
+  for (bool failed = true; failed;) {
+    SCOPED_TRACE(absl::StrCat("write ", ++n));
+    const std::string name = absl::StrCat("mark", n);
+    ASSERT_TRUE(SetFailpoint("journal.mark", absl::StrCat("error@", n)).ok());
+    auto journal = SqliteJournal::Open(Options(name));
+    if (!journal.ok()) {
+      ++refused;
+      EXPECT_TRUE(absl::IsResourceExhausted(journal.status()));
+      journal = SqliteJournal::Open(Options(name));
+      ASSERT_TRUE(journal.ok()) << journal.status();
+    }
+    for (const Event& event : events) {
+      EXPECT_TRUE((*journal)->Append(event).ok());
+    }
+    for (const FailpointState& point : ListFailpoints()) {
+      if (point.name == "journal.mark") failed = point.action == "off";
+    }
+    ASSERT_TRUE(SetFailpoint("journal.mark", "off").ok());
+    Copy(name, "crashed");
+    journal->reset();
+    EXPECT_EQ(Stored(name), StateAfter(events, 6).DebugString());
+    EXPECT_EQ(Stored("crashed"), StateAfter(events, 6).DebugString());
+  }
+  EXPECT_GT(n, 6);
+  EXPECT_GT(refused, 0);
+  std::cout << n - 1 << " writes of the mark failed, one after the other; no "
+            << "event refused, none lost\n";
 }
 
 TEST_P(JournalFaultTest, WhatWaitsIsKeptUntilTheDiskTakesIt) {

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <memory>
 #include <set>
 #include <sstream>
@@ -17,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/failpoint.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "stage_worker/checkpoint/export.h"
@@ -235,6 +237,7 @@ TEST_F(FoldersTest, DamageOfEveryFileIsFoundAndNamed) {
     names.push_back(entry.path().filename().string());
   }
   ASSERT_EQ(names.size(), 7u);
+  int damages = 0;
   for (const std::string& name : names) {
     const std::string file = path + "/" + name;
     const size_t bytes = fs::file_size(file);
@@ -244,14 +247,15 @@ TEST_F(FoldersTest, DamageOfEveryFileIsFoundAndNamed) {
           << name << " " << how << ": " << manifest.status();
       EXPECT_TRUE(absl::StrContains(manifest.status().message(), name))
           << manifest.status();
+      ++damages;
     };
-    for (size_t offset = 0; offset < bytes; offset += 1 + bytes / 24) {
+    for (size_t offset = 0; offset < bytes && !HasFailure(); ++offset) {
       Flip(file, offset);
       expect_damaged(absl::StrCat("flipped at ", offset));
       Flip(file, offset);
     }
     const std::string contents = ReadAll(file);
-    for (size_t length = 0; length < bytes; length += 1 + bytes / 8) {
+    for (size_t length = 0; length < bytes && !HasFailure(); ++length) {
       fs::resize_file(file, length);
       expect_damaged(absl::StrCat("cut to ", length));
       std::ofstream(file, std::ios::binary) << contents;
@@ -261,6 +265,8 @@ TEST_F(FoldersTest, DamageOfEveryFileIsFoundAndNamed) {
     std::ofstream(file, std::ios::binary) << contents;
     ASSERT_TRUE(VerifyCheckpoint(path).ok());
   }
+  std::cout << "a checkpoint of " << names.size() << " files: " << damages
+            << " flips and truncations, at every byte, all found and named\n";
   fs::remove(path + "/optimizer-00002-of-00002.safetensors");
   EXPECT_EQ(
       VerifyCheckpoint(path).status(),
@@ -374,6 +380,48 @@ TEST_F(FoldersTest, AFullDiskLeavesTheCheckpointBefore) {
   EXPECT_GT(refused, 30);
   EXPECT_TRUE(Try(50, 2).ok());
 }
+
+class FoldersFailpointTest : public FoldersTest,
+                             public testing::WithParamInterface<const char*> {
+ protected:
+  ~FoldersFailpointTest() override {
+    SetFailpoint(GetParam(), "off").IgnoreError();
+  }
+};
+
+// The disk is full at the first, second, ... such call, up to the last.
+TEST_P(FoldersFailpointTest, AFullDiskAtEachCallLeavesTheCheckpointBefore) {
+  if (!FailpointsAreBuilt()) GTEST_SKIP() << "needs --config=failpoints";
+  const std::string before = Write(25, 1);
+  int refused = 0;
+  while (!HasFailure()) {
+    SCOPED_TRACE(absl::StrCat("call ", refused + 1));
+    ASSERT_TRUE(
+        SetFailpoint(GetParam(), absl::StrCat("error@", refused + 1)).ok());
+    const auto path = Try(50, 2);
+    if (path.ok()) break;
+    ++refused;
+    EXPECT_TRUE(absl::IsResourceExhausted(path.status())) << path.status();
+    const auto choice = ChooseCheckpoint(directory_);
+    ASSERT_TRUE(choice.ok()) << choice.status();
+    EXPECT_EQ(choice->checkpoint->path, before);
+    EXPECT_TRUE(choice->warnings.empty());
+    DiscardPartial(directory_, PartialFolderName(50, "job-1", 7));
+    EXPECT_EQ(Names(), std::set<std::string>{"step-00000025"});
+  }
+  EXPECT_GE(refused, 1);
+  EXPECT_TRUE(VerifyCheckpoint(directory_ + "/step-00000050").ok());
+  std::cout << GetParam() << ": the disk full at each of " << refused
+            << " calls, one after the other; each refused\n";
+}
+INSTANTIATE_TEST_SUITE_P(Places, FoldersFailpointTest,
+                         testing::Values("worker.checkpoint.write",
+                                         "worker.checkpoint.sync",
+                                         "worker.checkpoint.rename"),
+                         [](const auto& place) {
+                           const std::string name = place.param;
+                           return name.substr(name.rfind('.') + 1);
+                         });
 
 }  // namespace
 }  // namespace stagecoach::checkpoint

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "tests/cluster/cluster.h"
@@ -104,6 +105,35 @@ TEST_F(AcknowledgementTest, OneThatNeverComesHoldsBytesAndSender) {
   EXPECT_EQ(after["state"], "CANCELLED");
   EXPECT_EQ(after["stages"][0]["discarded_bytes"].get<int64_t>(), output_bytes)
       << after.dump(1);
+}
+
+// And it ends: once all workers have waited for each other for a while, the job
+// is placed again, on the same ones.
+TEST_F(AcknowledgementTest, OneThatNeverComesCostsAPlacementAndNoBit) {
+  TinyJob job = TwoWorkerJob();
+  job.send_budget = 1;
+  job.schedule = "gpipe";
+  job.tied = false;
+  job.max_failures = 1;
+  const std::string spec = Spec(job);
+  auto plain = Cluster::Start(2).value();
+  const std::string expected = BitsOf(plain->RunJob(spec));
+  plain.reset();
+
+  std::vector<Cluster::WorkerSpec> workers = Workers("lose_ack_at=2");
+  workers[0].environment.emplace_back("FAULTS_ONCE", "1");
+  workers[1] = Cluster::WorkerSpec();
+  auto cluster =
+      Cluster::StartDurable(workers, {}, {"--stuck-wait", "5s"}).value();
+  const nlohmann::json result = cluster->RunJob(spec);
+  ASSERT_EQ(result.value("state", ""), "SUCCEEDED") << cluster->Logs();
+  EXPECT_EQ(BitsOf(result), expected);
+  ASSERT_EQ(result["recoveries"].size(), 1u) << result["recoveries"];
+  const nlohmann::json& cause = result["recoveries"][0]["cause"];
+  EXPECT_EQ(cause["worker"], "w0");
+  EXPECT_TRUE(absl::StrContains(cause["message"].get<std::string>(),
+                                "w0 waits for send budget"))
+      << cause;
 }
 
 }  // namespace

@@ -118,6 +118,8 @@ absl::Status Cluster::SpawnCoordinator(const Environment& environment) {
     spawn.arguments.push_back("--data-directory");
     spawn.arguments.push_back(data_directory());
   }
+  spawn.arguments.insert(spawn.arguments.end(), coordinator_arguments_.begin(),
+                         coordinator_arguments_.end());
   spawn.environment = environment;
   spawn.stderr_file = folder_.path() + "/coordinator";
   spawn.pipe_stdout = true;
@@ -187,9 +189,11 @@ absl::StatusOr<std::unique_ptr<Cluster>> Cluster::Start(
 }
 
 absl::StatusOr<std::unique_ptr<Cluster>> Cluster::StartDurable(
-    const std::vector<WorkerSpec>& workers, const Environment& coordinator) {
+    const std::vector<WorkerSpec>& workers, const Environment& coordinator,
+    const std::vector<std::string>& arguments) {
   auto cluster = std::unique_ptr<Cluster>(new Cluster);
   cluster->durable_ = true;
+  cluster->coordinator_arguments_ = arguments;
   SC_RETURN_IF_ERROR(cluster->SpawnCoordinator(coordinator));
   SC_RETURN_IF_ERROR(cluster->SpawnWorkers(workers));
   return cluster;

@@ -71,10 +71,11 @@ class Cluster {
   // `count` plain workers.
   static absl::StatusOr<std::unique_ptr<Cluster>> Start(int count);
   // With a coordinator that keeps its journal in data_directory(), and in its
-  // environment what is given.
+  // environment, and among its arguments, what is given.
   static absl::StatusOr<std::unique_ptr<Cluster>> StartDurable(
       const std::vector<WorkerSpec>& workers,
-      const Environment& coordinator = {});
+      const Environment& coordinator = {},
+      const std::vector<std::string>& arguments = {});
   ~Cluster();
 
   std::string data_directory() const { return folder_.path() + "/data"; }
@@ -118,6 +119,7 @@ class Cluster {
   TemporaryFolder folder_;
   std::vector<WorkerSpec> specs_;
   bool durable_ = false;
+  std::vector<std::string> coordinator_arguments_;
   std::string address_;
   std::optional<ChildProcess> coordinator_;
   std::vector<ChildProcess> workers_;

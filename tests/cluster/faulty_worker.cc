@@ -2,6 +2,7 @@
 // wrapped. Each is switched on by an environment variable:
 //
 //   FAULTS=PLAN      transport::FaultPlan of the data path
+//   FAULTS_ONCE=1    of the first placement's only
 //   TANH=1           every stage but the last ends in tanh, which saves its
 //                    own result for backward
 //   LEAK_OUTPUT=N    keeps one more reference to the N-th output, from 1
@@ -10,6 +11,7 @@
 //                    each after up to so many bytes
 #include <ATen/ATen.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -120,12 +122,15 @@ void WrapEndpoint(PlacementParts* parts, const std::string& text) {
     std::fprintf(stderr, "FAULTS: %s\n", plan.status().ToString().c_str());
     std::exit(2);
   }
+  const bool once = Setting("FAULTS_ONCE") != nullptr;
   for (worker::Transport& transport : parts->transports) {
-    transport.factory = [inner = transport.factory, plan = *plan](
+    transport.factory = [inner = transport.factory, plan = *plan, once,
+                         made = std::make_shared<std::atomic<int>>(0)](
                             const transport::EndpointOptions& options)
         -> absl::StatusOr<std::unique_ptr<transport::Endpoint>> {
       SC_ASSIGN_OR_RETURN(std::unique_ptr<transport::Endpoint> real,
                           inner(options));
+      if (once && ++*made > 1) return real;
       return transport::MakeFaultyEndpoint(std::move(real), options, plan);
     };
   }
