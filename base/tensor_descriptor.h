@@ -42,6 +42,12 @@ struct TensorDescriptor {
   }
 };
 
+// Every tensor of a transfer, and every slot, starts on such a boundary.
+inline constexpr size_t kTensorAlignment = 64;
+constexpr size_t AlignedBytes(size_t bytes) {
+  return (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
+}
+
 }  // namespace stagecoach
 
 #endif  // STAGECOACH_BASE_TENSOR_DESCRIPTOR_H_

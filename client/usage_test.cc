@@ -36,16 +36,16 @@ INSTANTIATE_TEST_SUITE_P(
                     Words{"job", "submit"}, Words{"job", "list"},
                     Words{"job", "show"}, Words{"job", "wait"},
                     Words{"job", "cancel"}, Words{"worker", "list"},
-                    Words{"worker", "show"},
-                    Words{"memory", "stats"}, Words{"memory", "held"},
-                    Words{"memory", "snapshot"}, Words{"memory", "reset-peak"},
-                    Words{"memory", "trim"}, Words{"memory", "explain"},
-                    Words{"schedule", "generate"}, Words{"schedule", "verify"},
-                    Words{"schedule", "simulate"}, Words{"schedule", "show"},
-                    Words{"schedule", "convert"}, Words{"schedule", "diff"},
-                    Words{"version"}, Words{"up"}, Words{"down"},
-                    Words{"doctor"}, Words{"completion"}, Words{"help"},
-                    Words{"job", "logs"}, Words{"job", "events"}));
+                    Words{"worker", "show"}, Words{"memory", "stats"},
+                    Words{"memory", "held"}, Words{"memory", "snapshot"},
+                    Words{"memory", "reset-peak"}, Words{"memory", "trim"},
+                    Words{"memory", "explain"}, Words{"schedule", "generate"},
+                    Words{"schedule", "verify"}, Words{"schedule", "simulate"},
+                    Words{"schedule", "show"}, Words{"schedule", "convert"},
+                    Words{"schedule", "diff"}, Words{"version"}, Words{"up"},
+                    Words{"down"}, Words{"doctor"}, Words{"completion"},
+                    Words{"help"}, Words{"job", "logs"},
+                    Words{"job", "events"}));
 
 TEST(UsageTest, TopHelpListsVerbsAndHidesInternals) {
   const ClientResult result = RunClient({"--help"});

@@ -11,16 +11,11 @@
 namespace stagecoach::job {
 namespace {
 
-constexpr size_t kAlignment = 64;
 constexpr int64_t kMaxSize = 1 << 20;
 
 constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat64, DType::kBFloat16,
                             DType::kFloat16, DType::kInt64,   DType::kInt32,
                             DType::kUInt8,   DType::kBool};
-
-size_t Aligned(size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 bool ReadType(absl::string_view name, DType* type) {
   for (const DType known : kTypes) {
@@ -40,7 +35,8 @@ TensorDescriptor WithRows(int64_t rows, TensorDescriptor row) {
 
 size_t Boundary::OffsetOf(size_t tensor) const {
   size_t offset = 0;
-  for (size_t i = 0; i < tensor; ++i) offset += Aligned(tensors[i].bytes());
+  for (size_t i = 0; i < tensor; ++i)
+    offset += AlignedBytes(tensors[i].bytes());
   return offset;
 }
 

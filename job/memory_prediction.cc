@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "base/tensor_descriptor.h"
 
 namespace stagecoach::job {
 namespace {
@@ -14,8 +15,6 @@ namespace {
 using schedule::Action;
 using schedule::ActionKind;
 using schedule::EdgeId;
-
-constexpr int64_t kSlotAlignment = 64;
 
 // The ends of the interval: acknowledged at once and, where that may be,
 // produced in the receiver's memory; or late and copied.
@@ -354,8 +353,7 @@ absl::StatusOr<CategoryBytes> PeakOf(const MemoryQuestion& question,
 }
 
 int64_t Slots(int64_t slots, int64_t bytes) {
-  return slots *
-         ((bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment);
+  return slots * static_cast<int64_t>(AlignedBytes(static_cast<size_t>(bytes)));
 }
 
 }  // namespace

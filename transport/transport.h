@@ -49,11 +49,6 @@ struct IncomingTensor {
   void* data = nullptr;  // 64-byte aligned
 };
 
-// Every tensor of a transfer, and every slot, starts on such a boundary.
-inline constexpr size_t kTensorAlignment = 64;
-constexpr size_t AlignedBytes(size_t bytes) {
-  return (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
-}
 // What EdgeOptions::slot_bytes must at least be for a transfer of these
 // tensors.
 size_t SlotBytesFor(const std::vector<TensorDescriptor>& tensors);

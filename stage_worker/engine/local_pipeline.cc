@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/status.h"
+#include "base/tensor_descriptor.h"
 #include "job/learning_rate.h"
 #include "job/split.h"
 
@@ -97,9 +98,8 @@ ActionList StageList(int stage, int microbatches, int warm_up) {
 
 // Wire memory: 64-byte aligned, poisoned when it goes.
 std::shared_ptr<void> WireMemory(size_t bytes) {
-  constexpr size_t kAlignment = 64;
-  const size_t rounded = (bytes / kAlignment + 1) * kAlignment;
-  return std::shared_ptr<void>(std::aligned_alloc(kAlignment, rounded),
+  const size_t rounded = AlignedBytes(bytes + 1);
+  return std::shared_ptr<void>(std::aligned_alloc(kTensorAlignment, rounded),
                                [rounded](void* memory) {
                                  std::memset(memory, 0xFF, rounded);
                                  std::free(memory);

@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "base/tensor_descriptor.h"
 #include "job/split.h"
 #include "memory/accounting_allocator.h"
 #include "stage_worker/engine/local_pipeline.h"
@@ -91,12 +92,11 @@ struct Worker {
 
 // Into memory of the receiver, as a wire does.
 absl::StatusOr<Tensors> CopyTo(StageEngine* engine, const Tensors& tensors) {
-  constexpr size_t kAlignment = 64;
   Tensors copies;
   for (const TensorRef& tensor : tensors) {
     const size_t bytes = tensor->descriptor().bytes();
-    const size_t rounded = (bytes / kAlignment + 1) * kAlignment;
-    std::shared_ptr<void> memory(std::aligned_alloc(kAlignment, rounded),
+    const size_t rounded = AlignedBytes(bytes + 1);
+    std::shared_ptr<void> memory(std::aligned_alloc(kTensorAlignment, rounded),
                                  std::free);
     std::memcpy(memory.get(), tensor->data(), bytes);
     void* const data = memory.get();

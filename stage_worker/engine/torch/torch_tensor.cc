@@ -6,14 +6,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/tensor_descriptor.h"
 #include "memory/category.h"
 #include "stage_worker/engine/torch/cpu_allocator.h"
 #include "stage_worker/engine/torch/dtypes.h"
 
 namespace stagecoach::worker {
 namespace {
-
-constexpr uintptr_t kAlignment = 64;
 
 TensorDescriptor Describe(const at::Tensor& tensor) {
   TensorDescriptor descriptor;
@@ -59,7 +58,8 @@ bool InOwnMemory(const at::Tensor& tensor) {
 absl::StatusOr<at::Tensor> AdoptMemory(const TensorDescriptor& descriptor,
                                        void* data,
                                        std::shared_ptr<void> memory) {
-  const bool aligned = reinterpret_cast<uintptr_t>(data) % kAlignment == 0;
+  const bool aligned =
+      reinterpret_cast<uintptr_t>(data) % kTensorAlignment == 0;
   const bool missing = data == nullptr && descriptor.bytes() > 0;
   if (!descriptor.IsValid() || !aligned || missing) {
     return absl::InvalidArgumentError(
