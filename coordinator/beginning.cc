@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "job/loss_scale_proto.h"
 #include "stage_worker/checkpoint/folders.h"
 #include "stage_worker/checkpoint/manifest.h"
 
@@ -60,6 +61,10 @@ absl::Status BeginWith(const std::string& job_id,
   LogInfo(absl::StrCat("goes on from ", chosen.path), FieldsOf(job_id));
   planned->first_step = chosen.manifest.step;
   planned->checkpoint = chosen.path;
+  planned->loss_scale.reset();
+  if (chosen.manifest.loss_scale.has_value()) {
+    planned->loss_scale = job::ToProto(*chosen.manifest.loss_scale);
+  }
   return absl::OkStatus();
 }
 

@@ -28,13 +28,17 @@ class BeginningTest : public ::testing::Test {
     return planned_.spec.checkpoint.directory;
   }
   // A checkpoint of this job, without tensors.
-  std::string Store(int64_t step) {
+  std::string Store(
+      int64_t step,
+      std::optional<job::LossScaleState> loss_scale = std::nullopt) {
     const std::string partial = checkpoint::PartialFolderName(step, "job-1", 1);
     std::filesystem::create_directories(
         absl::StrCat(directory(), "/", partial));
+    checkpoint::Manifest manifest =
+        checkpoint::NewManifest("job-1", planned_.spec, step);
+    manifest.loss_scale = loss_scale;
     const auto path = checkpoint::SealCheckpoint(
-        directory(), partial, planned_.spec,
-        checkpoint::NewManifest("job-1", planned_.spec, step), 0);
+        directory(), partial, planned_.spec, std::move(manifest), 0);
     EXPECT_TRUE(path.ok()) << path.status();
     return path.ok() ? *path : "";
   }
@@ -69,6 +73,17 @@ TEST_F(BeginningTest, GoesOnFromTheNewest) {
   Store(4);
   const std::string newest = Store(8);
   ExpectBegins(true, 8, newest);
+}
+
+TEST_F(BeginningTest, TakesTheScaleOfFloat16sLossFromThere) {
+  Store(4, job::LossScaleState{512, 3});
+  ASSERT_TRUE(ChooseBeginning("job-2", true, &planned_).ok());
+  ASSERT_TRUE(planned_.loss_scale.has_value());
+  EXPECT_EQ(planned_.loss_scale->value(), 512);
+  EXPECT_EQ(planned_.loss_scale->good_steps(), 3);
+  Store(8);
+  ASSERT_TRUE(ChooseBeginning("job-2", true, &planned_).ok());
+  EXPECT_FALSE(planned_.loss_scale.has_value());
 }
 
 TEST_F(BeginningTest, PassesOverADamagedOne) {

@@ -225,6 +225,7 @@ struct ClusterState::Applier {
     job->schedule_id = event.schedule_id;
     job->stages = event.stages;
     job->first_step = event.first_step;
+    job->first_loss_scale = event.loss_scale;
     job->checkpoint_step = event.first_step;
     job->checkpoint_path = event.checkpoint;
     job->begin_step = event.first_step;

@@ -90,6 +90,7 @@ struct JobRecord {
   std::vector<JobWorkerRecord> workers;  // by index
   std::string transport;                 // empty until RUNNING
   int64_t first_step = 0;                // that of the checkpoint it began with
+  std::optional<v1::LossScaleState> first_loss_scale;  // the checkpoint's
   // With which its present placement began: first_step, or what a recovery went
   // back to; and the folder, unless it is step 0 of a fresh model, or workers
   // kept copies of it.

@@ -94,7 +94,8 @@ std::string Dump(const JobRecord& job) {
       " first_step=", job.first_step, " checkpoint=", job.checkpoint_step, " ",
       job.checkpoint_path, " ", job.failed_checkpoint_step, " ",
       job.checkpoint_error, "\n  begin=", job.begin_step, " ",
-      job.begin_checkpoint, " rewound=", job.rewound,
+      job.begin_checkpoint, " rewound=", job.rewound, " loss_scale=",
+      job.first_loss_scale ? job.first_loss_scale->ShortDebugString() : "none",
       " asked=", job.requested_checkpoint_step, "\n");
   for (const StagePlan& stage : job.stages) {
     absl::StrAppend(&text, "  stage ", stage.layer_begin, " ", stage.layer_end,

@@ -133,6 +133,9 @@ v1::JobSnapshot ToProto(const JobRecord& job) {
   for (const std::string& edge : job.edges) proto.add_edges(edge);
   proto.set_resume(job.resume);
   proto.set_first_step(job.first_step);
+  if (job.first_loss_scale.has_value()) {
+    *proto.mutable_first_loss_scale() = *job.first_loss_scale;
+  }
   proto.set_begin_step(job.begin_step);
   proto.set_begin_checkpoint(job.begin_checkpoint);
   for (const RecoveryRecord& recovery : job.recoveries) {
@@ -189,6 +192,9 @@ JobRecord ReadJob(const v1::JobSnapshot& proto) {
   job.edges.assign(proto.edges().begin(), proto.edges().end());
   job.resume = proto.resume();
   job.first_step = proto.first_step();
+  if (proto.has_first_loss_scale()) {
+    job.first_loss_scale = proto.first_loss_scale();
+  }
   job.begin_step = std::max(proto.begin_step(), proto.first_step());
   job.begin_checkpoint = proto.begin_checkpoint();
   for (const v1::RecoveryRecord& recovery : proto.recoveries()) {

@@ -108,6 +108,7 @@ void Controller::OnPlanned(const std::string& job_id,
   event.stages = StagePlansOf(planned->plan);
   event.first_step = planned->first_step;
   event.checkpoint = planned->checkpoint;
+  event.loss_scale = planned->loss_scale;
   plans_[job_id] = std::make_shared<const PlannedJob>(*std::move(planned));
   Commit(std::move(event));
   Schedule();
@@ -173,7 +174,8 @@ void Controller::Place(const std::string& job_id,
       job_id, Run(JobRun(job_id, epoch, state_.FindJob(job_id)->spec,
                          std::move(plans.present), std::move(members))));
   it->second.placed = Now();
-  it->second.run.RestoreLossScale(state_.FindJob(job_id)->steps);
+  it->second.run.RestoreLossScale(state_.FindJob(job_id)->first_loss_scale,
+                                  state_.FindJob(job_id)->steps);
   it->second.run.Reschedule(std::move(plans.next));
   const JobRecord& job = *state_.FindJob(job_id);
   it->second.run.RestoreCheckpoints(job.requested_checkpoint_step,

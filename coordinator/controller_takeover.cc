@@ -115,7 +115,7 @@ void Controller::TakeOverRun(const JobRecord& job) {
       runs_.emplace(id, Run(JobRun(id, job.epoch, job.spec, std::move(planned),
                                    std::move(members))));
   Run& run = it->second;
-  run.run.RestoreLossScale(job.steps);
+  run.run.RestoreLossScale(job.first_loss_scale, job.steps);
   run.run.TakeOver(recorded);
   run.placed = Now();
   run.recorded_steps = recorded.steps;

@@ -91,6 +91,7 @@ struct JobPlanned {
   std::vector<StagePlan> stages;
   int64_t first_step = 0;
   std::string checkpoint;  // where first_step > 0: the folder it begins with
+  std::optional<v1::LossScaleState> loss_scale;  // of that
 };
 // Planned again with what its workers measured, while it is being placed.
 struct JobReplanned {

@@ -89,6 +89,9 @@ struct Writer {
     }
     proto->set_first_step(event.first_step);
     proto->set_checkpoint(event.checkpoint);
+    if (event.loss_scale.has_value()) {
+      *proto->mutable_loss_scale() = *event.loss_scale;
+    }
   }
   void operator()(const JobReplanned& event) const {
     v1::JobReplannedEvent* proto = out->mutable_job_replanned();
@@ -255,6 +258,7 @@ JobPlanned Read(const v1::JobPlannedEvent& proto) {
       ToVector<v1::StagePlanRecord, StagePlan>(proto.stages(), &FromProto);
   event.first_step = proto.first_step();
   event.checkpoint = proto.checkpoint();
+  if (proto.has_loss_scale()) event.loss_scale = proto.loss_scale();
   return event;
 }
 

@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "base/sha256.h"
 #include "base/status.h"
+#include "job/loss_scale_proto.h"
 
 namespace stagecoach::coordinator {
 namespace {
@@ -65,7 +66,9 @@ JobRun::JobRun(std::string job_id, Epoch epoch, v1::JobSpec spec,
   }
 }
 
-void JobRun::RestoreLossScale(const std::vector<StepRecord>& steps) {
+void JobRun::RestoreLossScale(const std::optional<v1::LossScaleState>& first,
+                              const std::vector<StepRecord>& steps) {
+  if (first.has_value()) loss_scale_.Restore(job::FromProto(*first));
   for (const StepRecord& step : steps) loss_scale_.Record(step.skipped);
 }
 

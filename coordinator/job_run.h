@@ -158,9 +158,11 @@ class JobRun {
            planned_->sources.empty();
   }
   void SetSources(std::vector<v1::StateSource> sources);
-  // The recorded outcomes of the job's steps so far, before Start or TakeOver's
-  // first message.
-  void RestoreLossScale(const std::vector<StepRecord>& steps);
+  // What the job's first step began with, if with a checkpoint's, and the
+  // recorded outcomes of its steps so far; before Start or TakeOver's first
+  // message.
+  void RestoreLossScale(const std::optional<v1::LossScaleState>& first,
+                        const std::vector<StepRecord>& steps);
   // Abort to all who still hold something of the job. With `keep_states` it
   // will be placed again, and they keep their copies of its state.
   Output Release(const std::string& reason, bool keep_states);

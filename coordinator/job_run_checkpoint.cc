@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/job_run.h"
+#include "job/loss_scale_proto.h"
 
 namespace stagecoach::coordinator {
 namespace {
@@ -65,6 +66,12 @@ v1::CoordinatorMessage JobRun::WriteMessage() const {
   v1::CoordinatorMessage message;
   message.mutable_write_checkpoint()->set_job_id(job_id_);
   message.mutable_write_checkpoint()->set_step(checkpoint_->step);
+  // Whoever has not been told of a checkpoint has not begun the step behind it,
+  // so that the scale is still that step's.
+  if (const auto scale = loss_scale_.state(); scale.has_value()) {
+    *message.mutable_write_checkpoint()->mutable_loss_scale() =
+        job::ToProto(*scale);
+  }
   return message;
 }
 

@@ -852,12 +852,34 @@ TEST_F(JobRunTest, TellsEachStepTheScaleOfItsLoss) {
     steps.push_back(std::get<StepCommitted>(committed.events[0]).result);
   }
   Make(spec);
-  run_->RestoreLossScale(steps);
+  run_->RestoreLossScale(/*first=*/std::nullopt, steps);
   run_->Start();
   Say(0, Assigned());
   Say(1, Assigned());
   Say(0, Connected({"0->1 activation: shm"}));
   EXPECT_EQ(LossScale(Say(1, Connected({"1->0 gradient: shm"}))), 8);
+  // And of those before, that a checkpoint knows of.
+  v1::LossScaleState first;
+  first.set_value(64);
+  first.set_good_steps(1);
+  spec.checkpoint.directory = "/checkpoints";
+  spec.checkpoint.every_steps = 1;
+  Make(spec);
+  run_->RestoreLossScale(first, {});
+  ToStepping();
+  Say(0, Prepared(0, false));
+  const JobRun::Output write = Say(1, Prepared(0, true));
+  Say(0, Applied(0));
+  const JobRun::Output told = Say(1, Applied(0));
+  double scale = 0;
+  for (const JobRun::Output* output : {&write, &told}) {
+    for (const auto& [worker, message] : output->messages) {
+      if (!message.has_write_checkpoint()) continue;
+      scale = message.write_checkpoint().loss_scale().value();
+      EXPECT_EQ(message.write_checkpoint().loss_scale().good_steps(), 0);
+    }
+  }
+  EXPECT_EQ(scale, 128);
 }
 
 }  // namespace

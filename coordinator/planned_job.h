@@ -2,6 +2,7 @@
 #define STAGECOACH_COORDINATOR_PLANNED_JOB_H_
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct PlannedJob {
   std::string schedule_id;  // hash of its contents
   int64_t first_step = 0;
   std::string checkpoint;  // folder to begin with, if first_step > 0
+  std::optional<v1::LossScaleState> loss_scale;  // of that checkpoint
   // Or who keeps a copy of each stage as it was then; empty: begins otherwise.
   std::vector<v1::StateSource> sources;
 };

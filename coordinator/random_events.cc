@@ -100,6 +100,10 @@ EventBody RandomEvents::Body(const ClusterState& state) {
       if (random_() % 3 == 0) {
         event.first_step = 2;
         event.checkpoint = Text();
+        if (random_() % 2 == 0) {
+          event.loss_scale.emplace().set_value(
+              static_cast<double>(random_() % 9));
+        }
       }
       return event;
     }

@@ -12,19 +12,24 @@ constexpr double kMost = int64_t{1} << 60;
 
 LossScale::LossScale(const TrainingSpec& training)
     : changes_(training.precision == Precision::kFloat16),
-      growth_steps_(training.loss_scale_growth_steps),
-      value_(changes_ ? training.initial_loss_scale : 1) {}
+      growth_steps_(training.loss_scale_growth_steps) {
+  if (changes_) state_.value = training.initial_loss_scale;
+}
 
 void LossScale::Record(bool skipped) {
   if (!changes_) return;
   if (skipped) {
-    good_steps_ = 0;
-    value_ = std::max(1.0, value_ / 2);
+    state_.good_steps = 0;
+    state_.value = std::max(1.0, state_.value / 2);
     return;
   }
-  if (++good_steps_ < growth_steps_) return;
-  good_steps_ = 0;
-  value_ = std::min(kMost, 2 * value_);
+  if (++state_.good_steps < growth_steps_) return;
+  state_.good_steps = 0;
+  state_.value = std::min(kMost, 2 * state_.value);
+}
+
+bool IsValid(const LossScaleState& state) {
+  return state.value >= 1 && state.value <= kMost && state.good_steps >= 0;
 }
 
 }  // namespace stagecoach::job

@@ -30,28 +30,30 @@ void CheckpointWriter::Write(int64_t step, std::vector<StageState> states,
 
 void CheckpointWriter::Seal(int64_t step,
                             std::vector<checkpoint::ManifestFile> files,
+                            std::optional<job::LossScaleState> loss_scale,
                             std::function<void(Path)> done) {
   auto self = shared_from_this();
-  options_.files->Add(
-      [self, step, files = std::move(files), done = std::move(done)]() mutable {
-        if (self->cancelled_) {
-          checkpoint::DiscardPartial(self->options_.spec.checkpoint.directory,
-                                     self->PartialName(step));
-          return done(absl::CancelledError("the job let go"));
-        }
-        const job::JobSpec& spec = self->options_.spec;
-        checkpoint::Manifest manifest =
-            checkpoint::NewManifest(self->options_.job_id, spec, step);
-        manifest.files = std::move(files);
-        Path path = checkpoint::SealCheckpoint(
-            spec.checkpoint.directory, self->PartialName(step), spec,
-            std::move(manifest), spec.checkpoint.keep);
-        if (!path.ok()) {
-          checkpoint::DiscardPartial(spec.checkpoint.directory,
-                                     self->PartialName(step));
-        }
-        done(std::move(path));
-      });
+  options_.files->Add([self, step, files = std::move(files), loss_scale,
+                       done = std::move(done)]() mutable {
+    if (self->cancelled_) {
+      checkpoint::DiscardPartial(self->options_.spec.checkpoint.directory,
+                                 self->PartialName(step));
+      return done(absl::CancelledError("the job let go"));
+    }
+    const job::JobSpec& spec = self->options_.spec;
+    checkpoint::Manifest manifest =
+        checkpoint::NewManifest(self->options_.job_id, spec, step);
+    manifest.files = std::move(files);
+    manifest.loss_scale = loss_scale;
+    Path path = checkpoint::SealCheckpoint(
+        spec.checkpoint.directory, self->PartialName(step), spec,
+        std::move(manifest), spec.checkpoint.keep);
+    if (!path.ok()) {
+      checkpoint::DiscardPartial(spec.checkpoint.directory,
+                                 self->PartialName(step));
+    }
+    done(std::move(path));
+  });
 }
 
 void CheckpointWriter::Discard(int64_t step, std::function<void()> done) {

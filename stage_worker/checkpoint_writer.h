@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "base/ids.h"
 #include "base/serial_executor.h"
 #include "job/job_spec.h"
+#include "job/loss_scale.h"
 #include "stage_worker/checkpoint/manifest.h"
 #include "stage_worker/engine/stage_engine.h"
 
@@ -41,6 +43,7 @@ class CheckpointWriter : public std::enable_shared_from_this<CheckpointWriter> {
              std::function<void(Files)> done);
   // Completes the checkpoint whose files, of all workers, are on the disk.
   void Seal(int64_t step, std::vector<checkpoint::ManifestFile> files,
+            std::optional<job::LossScaleState> loss_scale,
             std::function<void(Path)> done);
   // Removes what there is of a checkpoint that will not be.
   void Discard(int64_t step, std::function<void()> done);

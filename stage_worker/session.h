@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "absl/status/status.h"
 #include "base/ids.h"
 #include "base/serial_executor.h"
+#include "job/loss_scale.h"
 #include "job/model_profile.h"
 #include "stage_worker/checkpoint_writer.h"
 #include "stage_worker/copies/neighbour_copies.h"
@@ -106,6 +108,8 @@ class Session : public std::enable_shared_from_this<Session> {
     int64_t steps = 0;        // of the whole job
     int64_t begun_step = -1;  // the last: none is begun twice
     std::shared_ptr<CheckpointWriter> checkpoints;
+    // Of the last WriteCheckpoint.
+    std::optional<job::LossScaleState> checkpoint_loss_scale;
     int64_t sealing_step = 0;                 // of the last SealCheckpoint
     std::shared_ptr<NeighbourCopies> copies;  // null: there is no neighbour
     bool copies_steps = false;  // what each step begins with; else when told

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "job/loss_scale_proto.h"
 #include "stage_worker/session.h"
 
 namespace stagecoach::worker {
@@ -33,6 +34,10 @@ bool Session::HoldsLivePlacement() const {
 void Session::OnWriteCheckpoint(const v1::WriteCheckpoint& write) {
   if (!Expect(SessionState::kReady, "WriteCheckpoint")) return;
   held_.answers.set_checkpoint_step(write.step());
+  held_.checkpoint_loss_scale.reset();
+  if (write.has_loss_scale()) {
+    held_.checkpoint_loss_scale = job::FromProto(write.loss_scale());
+  }
   held_.answers.clear_checkpoint_written();
   held_.answers.clear_checkpoint_sealed();
   using States = absl::StatusOr<std::vector<StageState>>;
@@ -98,7 +103,8 @@ void Session::OnSealCheckpoint(const v1::SealCheckpoint& seal) {
   for (const v1::CheckpointFile& file : seal.files()) {
     files.push_back(FromProto(file));
   }
-  held_.checkpoints->Seal(seal.step(), std::move(files), answer);
+  held_.checkpoints->Seal(seal.step(), std::move(files),
+                          held_.checkpoint_loss_scale, answer);
 }
 
 // No worker's files may go while the sealer, the first worker, completes the

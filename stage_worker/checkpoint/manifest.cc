@@ -128,6 +128,23 @@ absl::Status ParseSpec(const json& document, Manifest* manifest) {
   return absl::OkStatus();
 }
 
+absl::Status ParseLossScale(const json& document, Manifest* manifest) {
+  if (!document.contains("loss_scale")) return absl::OkStatus();
+  const json& entry = document["loss_scale"];
+  if (!entry.is_object() || !entry.contains("value") ||
+      !entry["value"].is_number()) {
+    return Refused("its \"loss_scale\" has no number \"value\"");
+  }
+  job::LossScaleState state;
+  state.value = entry["value"].get<double>();
+  SC_ASSIGN_OR_RETURN(state.good_steps, Count(entry, "good_steps"));
+  if (!job::IsValid(state)) {
+    return Refused("its \"loss_scale\" is not from 1 to 2^60");
+  }
+  manifest->loss_scale = state;
+  return absl::OkStatus();
+}
+
 std::map<std::string, std::string> KeysOf(const job::JobSpec& spec) {
   std::map<std::string, std::string> keys;
   for (const job::Key& key : job::Keys()) {
@@ -185,6 +202,11 @@ std::string ManifestToJson(const Manifest& manifest) {
   document["job_id"] = manifest.job_id;
   document["step"] = manifest.step;
   document["samples"] = manifest.samples;
+  if (manifest.loss_scale.has_value()) {
+    ordered_json& scale = document["loss_scale"];
+    scale["value"] = manifest.loss_scale->value;
+    scale["good_steps"] = manifest.loss_scale->good_steps;
+  }
   document["spec"] = manifest.spec;
   document["files"] = ordered_json::array();
   for (const ManifestFile& file : manifest.files) {
@@ -210,6 +232,7 @@ absl::StatusOr<Manifest> ManifestFromJson(absl::string_view text) {
   SC_ASSIGN_OR_RETURN(manifest.job_id, Text(document, "job_id"));
   SC_ASSIGN_OR_RETURN(manifest.step, Count(document, "step"));
   SC_ASSIGN_OR_RETURN(manifest.samples, Count(document, "samples"));
+  SC_RETURN_IF_ERROR(ParseLossScale(document, &manifest));
   SC_RETURN_IF_ERROR(ParseSpec(document, &manifest));
   SC_RETURN_IF_ERROR(ParseFiles(document, &manifest));
   return manifest;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "job/job_spec.h"
+#include "job/loss_scale.h"
 
 namespace stagecoach::checkpoint {
 
@@ -27,6 +29,8 @@ struct Manifest {
   std::string job_id;
   int64_t step = 0;     // updates applied; the next step's number
   int64_t samples = 0;  // of the data, that went into them
+  // Of the next step, where training.precision is "float16".
+  std::optional<job::LossScaleState> loss_scale;
   // Every key of the job's spec, as TOML text: seeds, sizes, optimizer.
   std::map<std::string, std::string> spec;
   std::vector<ManifestFile> files;  // by name

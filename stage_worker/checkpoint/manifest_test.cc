@@ -45,6 +45,28 @@ std::string Resealed(const std::string& text, const std::string& from,
                       "\"\n}\n");
 }
 
+TEST(ManifestTest, KeepsTheScaleOfFloat16sLoss) {
+  Manifest manifest = Tiny();
+  EXPECT_FALSE(
+      ManifestFromJson(ManifestToJson(manifest))->loss_scale.has_value());
+  manifest.loss_scale = {32768, 17};
+  const std::string text = ManifestToJson(manifest);
+  const auto back = ManifestFromJson(text);
+  ASSERT_TRUE(back.ok()) << back.status();
+  ASSERT_TRUE(back->loss_scale.has_value());
+  EXPECT_EQ(back->loss_scale->value, 32768);
+  EXPECT_EQ(back->loss_scale->good_steps, 17);
+  for (const char* bad : {"0.5", "1e19", "\"much\"", "null"}) {
+    EXPECT_FALSE(ManifestFromJson(Resealed(text, "\"value\": 32768.0",
+                                           absl::StrCat("\"value\": ", bad)))
+                     .ok())
+        << bad;
+  }
+  EXPECT_FALSE(ManifestFromJson(
+                   Resealed(text, "\"good_steps\": 17", "\"good_steps\": -1"))
+                   .ok());
+}
+
 TEST(ManifestTest, ComesBackAsItWas) {
   const Manifest manifest = Tiny();
   const auto back = ManifestFromJson(ManifestToJson(manifest));

@@ -157,6 +157,27 @@ TEST_F(CheckpointTest, ResumesUnderAnyPlacementAndPassesOverDamage) {
 
 // Stored on request in mid-job; then a worker is killed, and the rest of the
 // job runs on half as many.
+// The scale of the loss was halved and doubled before: a job that began with
+// the first scale again would skip steps again, and double later.
+TEST_F(CheckpointTest, Float16GoesOnWithItsLossScale) {
+  Start(std::vector<Cluster::WorkerSpec>(2), Job(12));
+  const std::vector<std::string> float16 = {
+      "pipeline.workers=2", "training.precision=float16",
+      "training.initial_loss_scale=67108864",
+      "training.loss_scale_growth_steps=2"};
+  const json undisturbed = cluster_->RunJob(spec_, float16);
+  ASSERT_EQ(undisturbed.value("state", ""), "SUCCEEDED") << cluster_->Logs();
+  EXPECT_GE(undisturbed["skipped_steps"], 1) << undisturbed.dump(1);
+  std::vector<std::string> stored = Stored(5);
+  stored.insert(stored.end(), float16.begin(), float16.end());
+  ASSERT_EQ(cluster_->RunJob(spec_, stored).value("state", ""), "SUCCEEDED");
+  fs::remove_all(absl::StrCat(directory_, "/step-00000012"));
+  fs::remove_all(absl::StrCat(directory_, "/step-00000010"));
+  const json resumed = Resumed(float16);
+  EXPECT_EQ(resumed["first_step"], 5);
+  EXPECT_EQ(BitsFrom(5, resumed), BitsFrom(5, undisturbed));
+}
+
 TEST_F(CheckpointTest, AKilledJobGoesOnFromWhatWasAskedFor) {
   Cluster::WorkerSpec slow;
   slow.binary = FaultyWorkerBinary();
