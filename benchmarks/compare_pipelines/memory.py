@@ -55,6 +55,23 @@ def _start(row, arguments, folder):
         f"ratio {ratio:.2f}, bar {row.bar:.2f}"]}
 
 
+def _floor(row, arguments, folder):
+    """Bytes of the processes in memory, before there is any work and after two steps
+    of a model that is next to nothing."""
+    before, after = runs.residents(arguments, row, folder)
+    ranks = runs.peer(arguments, row, folder, 2)["ranks"]
+    ratio = max(before) / max(rank["floor_bytes"] for rank in ranks)
+    worked = max(after) / max(rank["resident_bytes"] for rank in ranks)
+
+    def text(values):
+        return ", ".join(f"{value / MIB:.0f} MiB" for value in values)
+    return {"stagecoach": [before, after], "peer": ranks, "ratio": ratio, "lines": [
+        f"stagecoach {text(before)}; after two steps {text(after)}",
+        f"peer       {text(rank['floor_bytes'] for rank in ranks)}; after two steps "
+        f"{text(rank['resident_bytes'] for rank in ranks)}",
+        f"ratio of the largest {ratio:.2f}, bar {row.bar:.2f}; after two steps {worked:.2f}"]}
+
+
 def compare(row, arguments, folder):
-    return {"growth": _growth, "peak": _peak, "start": _start}[row.memory](
+    return {"growth": _growth, "peak": _peak, "start": _start, "floor": _floor}[row.memory](
         row, arguments, folder)

@@ -35,7 +35,7 @@ class Row:
     threads: int = 1
     bar: float = 0            # what the ratio should not exceed
     bar_on: str = "compute_seconds"
-    memory: str = ""          # "growth" or "peak" or "start" instead of times
+    memory: str = ""          # "growth", "peak", "floor" or "start" instead of times
     keep_outputs: bool = False  # the peer's default
 
     def describe(self):
@@ -101,6 +101,7 @@ ROWS = (
             workers=4, microbatches=32, memory="peak", bar=0.80),
         Row("peak-vocabulary", dataclasses.replace(LARGE, hidden=128, vocabulary=50257), "1f1b",
             microbatches=32, memory="peak", keep_outputs=True, bar=0.25),
+        Row("floor", TINY, "1f1b", memory="floor", bar=0.35),
         Row("start-four-workers", TINY, "1f1b", workers=4, memory="start", bar=0.30),
     ]
 )

@@ -81,16 +81,39 @@ def _run(command, what, variables=None):
         return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def stagecoach(arguments, row, folder, steps, microbatches=None):
-    """The job's summary, and its steps' figures as lists."""
+def stagecoach(arguments, row, folder, steps, microbatches=None, variables=None):
+    """The job's summary, and its steps' figures as lists; `variables` are those of
+    the environment that it gets beside all others."""
     spec = _spec(row, folder, steps, microbatches or row.microbatches)
     result = _run([str(arguments.stagecoach), "run", str(spec), "--local", "-o", "json"],
-                  "stagecoach run")
+                  "stagecoach run", {**os.environ, **(variables or {})})
     for key in ("loss", "compute_seconds", "seconds"):
         result[key] = [step[key] for step in result["steps"]]
     result["losses"] = result.pop("loss")
     result.setdefault("kernels", row.kernels)
     return result
+
+
+def resident_bytes(process):
+    pages = pathlib.Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def residents(arguments, row, folder):
+    """Of each worker that stays: bytes before its first job, and after it."""
+    spec = _spec(row, folder, 2, row.microbatches)
+    variables = {**os.environ, "STAGECOACH_DIRECTORY": str(pathlib.Path(folder, "cluster"))}
+    command = str(arguments.stagecoach)
+    started = _run([command, "up", "--workers", str(row.workers), "-o", "json"],
+                   "stagecoach up", variables)
+    try:
+        workers = [process["process_id"] for process in started["processes"]
+                   if process["name"] != "coordinator"]
+        before = [resident_bytes(worker) for worker in workers]
+        _run([command, "run", str(spec), "-o", "json"], "stagecoach run", variables)
+        return before, [resident_bytes(worker) for worker in workers]
+    finally:
+        _run([command, "down", "-o", "json"], "stagecoach down", variables)
 
 
 def plan(arguments, row, folder):
