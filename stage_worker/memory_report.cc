@@ -25,6 +25,28 @@ void ToProto(const memory::StageLedgerStats& stage, v1::StageMemory* proto) {
   }
 }
 
+template <typename Gauges, typename Repeated>
+void CategoriesToProto(const Gauges& categories, Repeated* proto) {
+  for (int i = 0; i < memory::kCategories; ++i) {
+    v1::CategoryBytes* category = proto->Add();
+    category->set_category(
+        memory::CategoryName(static_cast<memory::Category>(i)));
+    ToProto(categories[static_cast<size_t>(i)], category->mutable_bytes());
+  }
+}
+
+void ToProto(const memory::DeviceFigures& device, v1::DeviceMemory* proto) {
+  ToProto(device.blocks.requested_bytes, proto->mutable_requested_bytes());
+  ToProto(device.blocks.active_bytes, proto->mutable_active_bytes());
+  ToProto(device.blocks.reserved_bytes, proto->mutable_reserved_bytes());
+  CategoriesToProto(device.blocks.categories, proto->mutable_categories());
+  proto->set_used_bytes(device.memory.used);
+  proto->set_communicator_bytes(device.memory.communicator);
+  proto->set_context_bytes(device.memory.context);
+  proto->set_other_bytes(device.memory.other());
+  proto->set_out_of_memory(device.blocks.out_of_memory);
+}
+
 void StagesToProto(const PlacementMemory& memory, v1::WorkerMemory* proto) {
   for (StageIndex stage : memory.stages) {
     v1::StageMemory* entry = proto->add_stages();
@@ -80,12 +102,9 @@ void ToProto(const std::string& worker, const PlacementMemory& memory,
   ToProto(memory.allocator.allocated_bytes, proto->mutable_allocated_bytes());
   ToProto(memory.allocator.reserved_bytes, proto->mutable_reserved_bytes());
   ToProto(memory.allocator.active_bytes, proto->mutable_active_bytes());
-  for (int i = 0; i < memory::kCategories; ++i) {
-    v1::CategoryBytes* category = proto->add_categories();
-    category->set_category(
-        memory::CategoryName(static_cast<memory::Category>(i)));
-    ToProto(memory.allocator.categories[static_cast<size_t>(i)],
-            category->mutable_bytes());
+  CategoriesToProto(memory.allocator.categories, proto->mutable_categories());
+  if (memory.device.has_value()) {
+    ToProto(*memory.device, proto->mutable_device());
   }
   StagesToProto(memory, proto);
   LedgerToProto(memory.ledger, proto);

@@ -219,7 +219,11 @@ absl::Status Placement::Connect(const PeerLink::Resolver& resolver,
   // Not before: what is measured to see whether a job keeps its limit must not
   // fail for it.
   parts_.allocator->SetLimit(options_.spec.memory.limit_bytes);
-  return link()->Connect(resolver, timeout);
+  if (parts_.device == nullptr) return link()->Connect(resolver, timeout);
+  absl::Status status;
+  parts_.device->AroundCommunicators(
+      [&] { status = link()->Connect(resolver, timeout); });
+  return status;
 }
 
 absl::StatusOr<Placement::StepOutcome> Placement::RunStep(StepIndex step,
@@ -283,9 +287,20 @@ void Placement::AskHeld(EngineQuestions::Answer answer) {
   if (auto link = this->link(); link != nullptr) link->Wake();
 }
 
+void Placement::ResetPeaks() {
+  parts_.allocator->ResetPeaks();
+  if (parts_.device != nullptr) parts_.device->ResetPeaks();
+}
+
+int64_t Placement::TrimMemory() {
+  const int64_t device = parts_.device == nullptr ? 0 : parts_.device->Trim();
+  return parts_.allocator->Trim() + device;
+}
+
 PlacementMemory Placement::Memory() const {
   PlacementMemory memory;
   memory.allocator = parts_.allocator->Stats();
+  if (parts_.device != nullptr) memory.device = parts_.device->Figures();
   memory.ledger = ledger_.Stats();
   for (const StageAssignment& stage : options_.stages) {
     memory.stages.push_back(stage.stage);

@@ -17,6 +17,7 @@
 #include "job/job_spec.h"
 #include "job/memory_profile.h"
 #include "memory/accounting_allocator.h"
+#include "memory/device_account.h"
 #include "memory/ledger.h"
 #include "schedule/schedule.h"
 #include "stage_worker/abort_flag.h"
@@ -45,6 +46,8 @@ struct PlacementParts {
       data_factory;
   // Must outlive every placement.
   memory::AccountingAllocator* allocator = nullptr;
+  // Likewise; null where the device is the host, or cannot be observed.
+  memory::DeviceAccount* device = nullptr;
   Clock* clock = nullptr;
   // Run a microbatch before the first step to learn what it takes. Needs an
   // engine that takes made-up inputs.
@@ -149,9 +152,9 @@ class Placement {
   // The worker's bytes after each of the last actions.
   std::vector<MemoryPoint> Timeline() const { return timeline_.Points(); }
   // Peaks from now on; the ledger's stay.
-  void ResetPeaks() { parts_.allocator->ResetPeaks(); }
+  void ResetPeaks();
   // Gives back to the system what is kept for later; returns the bytes.
-  int64_t TrimMemory() { return parts_.allocator->Trim(); }
+  int64_t TrimMemory();
 
  private:
   Placement(const PlacementParts& parts, const PlacementOptions& options);

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -20,6 +21,7 @@
 #include "base/status.h"
 #include "base/version.h"
 #include "memory/accounting_allocator.h"
+#include "memory/device_account.h"
 #include "rpc/address.h"
 #include "stage_worker/engine/synthetic/synthetic_engine.h"
 #include "stage_worker/engine/torch/torch_engine.h"
@@ -173,6 +175,15 @@ absl::Status ChooseEngine(Flags* flags) {
   torch.mapping_directory = flags->mapping_directory;
   absl::Status status = InitTorch(torch);
   if (!status.ok()) return status;
+  absl::StatusOr<std::unique_ptr<memory::DeviceAccount>> device =
+      ObserveTorchDevice(torch);
+  if (device.ok()) {
+    // Never destroyed: torch tells it of frees as long as there is a process.
+    parts.device = device->release();
+  } else {
+    LogWarning(absl::StrCat("figures of the device's memory are missing: ",
+                            device.status().message()));
+  }
   flags->worker.torch_version = TorchVersion();
   parts.engine_factory = [torch](const EngineOptions& options) {
     return NewTorchEngine(torch, options);

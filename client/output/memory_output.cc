@@ -30,9 +30,11 @@ Json GaugeJson(const v1::Gauge& gauge) {
   return json;
 }
 
-Json CategoriesJson(const v1::WorkerMemory& worker) {
+// Of a worker, or of its device.
+template <typename Memory>
+Json CategoriesJson(const Memory& memory) {
   Json json = Json::object();
-  for (const v1::CategoryBytes& category : worker.categories()) {
+  for (const v1::CategoryBytes& category : memory.categories()) {
     Json entry;
     entry["current"] = category.bytes().current();
     entry["peak"] = category.bytes().peak();
@@ -87,6 +89,20 @@ int64_t CachedBytes(const v1::WorkerMemory& worker) {
   return worker.reserved_bytes().current() - worker.active_bytes().current();
 }
 
+Json DeviceJson(const v1::DeviceMemory& device) {
+  Json json;
+  json["requested_bytes"] = GaugeJson(device.requested_bytes());
+  json["active_bytes"] = GaugeJson(device.active_bytes());
+  json["reserved_bytes"] = GaugeJson(device.reserved_bytes());
+  json["categories"] = CategoriesJson(device);
+  json["used_bytes"] = device.used_bytes();
+  json["communicator_bytes"] = device.communicator_bytes();
+  json["context_bytes"] = device.context_bytes();
+  json["other_bytes"] = device.other_bytes();
+  json["out_of_memory"] = device.out_of_memory();
+  return json;
+}
+
 Json WorkerJson(const v1::WorkerMemory& worker) {
   Json json;
   json["worker"] = worker.worker();
@@ -103,6 +119,7 @@ Json WorkerJson(const v1::WorkerMemory& worker) {
   if (KnowsCached(worker)) json["cached_bytes"] = CachedBytes(worker);
   AddAnswerTime(worker, &json);
   json["categories"] = CategoriesJson(worker);
+  if (worker.has_device()) json["device"] = DeviceJson(worker.device());
   json["stages"] = Json::array();
   for (const v1::StageMemory& stage : worker.stages()) {
     json["stages"].push_back(StageJson(stage));

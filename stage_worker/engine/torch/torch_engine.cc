@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "stage_worker/engine/torch/cpu_allocator.h"
 #include "stage_worker/engine/torch/device.h"
+#include "stage_worker/engine/torch/device_hook.h"
 #include "stage_worker/engine/torch/torch_stage_engine.h"
 #include "stage_worker/engine/torch/torch_status.h"
 #include "stage_worker/kernels/choice.h"
@@ -72,6 +73,18 @@ absl::Status InitTorch(const TorchOptions& options) {
     MakeDeterministic();
     return absl::OkStatus();
   });
+}
+
+absl::StatusOr<std::unique_ptr<memory::DeviceAccount>> ObserveTorchDevice(
+    const TorchOptions& options) {
+  SC_ASSIGN_OR_RETURN(const at::Device device, ParseDevice(options.device));
+  std::unique_ptr<memory::DeviceAccount> account;
+  if (device.is_cpu()) return account;
+  SC_RETURN_IF_ERROR(CatchTorch("observing the device", [&]() -> absl::Status {
+    SC_ASSIGN_OR_RETURN(account, ObserveDevice(device));
+    return absl::OkStatus();
+  }));
+  return account;
 }
 
 std::string TorchVersion() { return TORCH_VERSION; }

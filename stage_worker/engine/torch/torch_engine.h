@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "memory/device_account.h"
 #include "stage_worker/engine/stage_engine.h"
 #include "stage_worker/model/stage_model.h"
 
@@ -29,6 +30,12 @@ struct TorchOptions {
 // asks for them (kUnavailable with the loader's words where there is none or no
 // GPU), and sets what must be the same everywhere for bit-equal results.
 absl::Status InitTorch(const TorchOptions& options);
+
+// The memory of the options' device, observed from now on: right after
+// InitTorch, for the life of the process. Null for "cpu"; errors as
+// ObserveDevice's.
+absl::StatusOr<std::unique_ptr<memory::DeviceAccount>> ObserveTorchDevice(
+    const TorchOptions& options);
 
 // "2.11.0"; workers of one job must agree.
 std::string TorchVersion();
