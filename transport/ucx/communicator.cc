@@ -317,11 +317,12 @@ void Communicator::Destroy() {
     if (over) break;
     (void)libraries().ucp_worker_progress(worker_);
   }
+  // Also what is not over: the worker ends it, without a callback, and wants to
+  // be the only one that still knows of it.
   for (Operation* operation : operations) {
-    if (operation->done()) libraries().ucp_request_free(operation->request);
+    libraries().ucp_request_free(operation->request);
     operation->request = nullptr;
   }
-  // Also what is not over: its callbacks may still run in here.
   libraries().ucp_worker_destroy(std::exchange(worker_, nullptr));
   running_.clear();
 }
