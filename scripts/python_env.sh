@@ -1,16 +1,22 @@
 #!/bin/bash
 # Gets the Python packages of scripts/python.lock: the tokenizers library that
 # `stagecoach data prepare` and `stagecoach generate` use, and the tests with the
-# tag "python". Safe to run again: what is there already is left alone. No
-# virtual environment is made, and Python's own packages are not touched.
+# tag "python". Safe to run again: what is there already is left alone. Python's
+# own packages are not touched.
 #
 #   scripts/python_env.sh           prints the folder that holds the packages
+#   scripts/python_env.sh --transformers
+#                                   makes a virtual environment with transformers and
+#                                   PyTorch instead (scripts/transformers.lock), for
+#                                   the tests that compare with them; 1.9 GB; needs
+#                                   the libraries of a CUDA 13 toolkit, not a GPU
 #
 # Environment:
 #   STAGECOACH_WHEELS   where downloaded wheels are kept
 #                       (default ~/.cache/stagecoach-wheels)
 #   XDG_CACHE_HOME      the packages go to stagecoach-python/ in it
 #                       (default ~/.cache); the stagecoach command looks there
+#   CUDA_HOME           the toolkit (default /usr/local/cuda)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=scripts/lib.sh
@@ -61,7 +67,35 @@ unpack() {
   mv "$folder.new" "$folder"
 }
 
+# With all packages of the lock, or not at all.
+make_transformers() {
+  local folder="$CACHE/stagecoach-transformers" lock=scripts/transformers.lock
+  local libraries="${CUDA_HOME:-/usr/local/cuda}/lib64"
+  [[ -e $libraries/libcublas.so.13 ]] ||
+    die "PyTorch wants a CUDA 13 toolkit's libraries, and $libraries has none; set CUDA_HOME"
+  mkdir -p "$CACHE" "$WHEELS" .deps
+  exec 9>"$CACHE/stagecoach-transformers.lock"
+  flock 9 # another checkout may be at work
+  if ! cmp -s "$lock" "$folder/made-of"; then
+    rm -rf "$folder"
+    python3 -m venv "$folder" || die "python3 cannot make a virtual environment"
+    # The wheels that scripts/setup.sh has downloaded serve here too.
+    "$folder/bin/python" -m pip install --no-deps --only-binary=:all: --quiet \
+      --disable-pip-version-check --progress-bar off --find-links "$WHEELS" -r "$lock" >&2 ||
+      die "could not install what $lock names: look at the network and pip's settings"
+    LD_LIBRARY_PATH="$libraries" "$folder/bin/python" -c 'import torch, transformers' ||
+      die "transformers was installed in $folder, but cannot be imported"
+    cp "$lock" "$folder/made-of"
+  fi
+  ln -sfn "$folder" .deps/transformers
+  printf '%s\n' "$folder"
+}
+
 case "${1:-}" in
+  --transformers)
+    make_transformers
+    exit 0
+    ;;
   -h | --help)
     print_usage "${BASH_SOURCE[0]}"
     exit 0

@@ -41,6 +41,7 @@ trap finish EXIT
 phase 'set-up' scripts/setup.sh
 # Without them (no network, say) the tests with the tag "python" skip.
 phase 'python packages' scripts/python_env.sh || true
+phase 'transformers' scripts/python_env.sh --transformers || true
 phase 'build' bazel build --keep_going "${bazel_flags[@]}" "${flags[@]}" -- "${targets[@]}"
 status=0
 phase 'tests' bazel test --keep_going "${bazel_flags[@]}" "${flags[@]}" \
