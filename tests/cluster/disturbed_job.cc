@@ -96,7 +96,8 @@ json DisturbedJobTest::WaitUntil(const Cluster& cluster, const std::string& id,
   json job;
   const bool in_time = Within2Minutes([&] {
     job = Show(cluster, id);
-    return job.is_object() && done(job);
+    // Not so the error of a job that is not there yet.
+    return job.is_object() && job.contains("steps") && done(job);
   });
   return in_time ? job : nullptr;
 }

@@ -22,7 +22,7 @@ class JobModel {
     if (kind == "placed") return TakePlaced(event["epoch"]);
     if (kind == "rewound") return TakeRewound(event["message"]);
     if (kind == "submitted") return Go("", "submitted");
-    if (kind == "planning") return Go("submitted", "planning");
+    if (kind == "planning") return TakePlanning();
     if (kind == "planned") return Go("planning", "planned");
     if (kind == "running") return Go("placed", "running");
     if (kind == "succeeded") return Go("running", "succeeded");
@@ -48,6 +48,14 @@ class JobModel {
   std::string Go(const std::string& from, const std::string& to) {
     if (at_ != from) return Illegal();
     at_ = to;
+    return "";
+  }
+  // A coordinator that comes back plans again what has no workers yet.
+  std::string TakePlanning() {
+    if (at_ != "submitted" && at_ != "planning" && at_ != "planned") {
+      return Illegal();
+    }
+    at_ = "planning";
     return "";
   }
   std::string TakeStep(int64_t step) {
