@@ -6,7 +6,7 @@ namespace stagecoach::job {
 namespace {
 
 // Far below float32's largest number, so that the scale itself is finite.
-constexpr double kMost = int64_t{1} << 60;
+constexpr double kMost = 0x1p60;
 
 }  // namespace
 

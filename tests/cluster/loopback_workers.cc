@@ -74,6 +74,7 @@ absl::Status Run(const Flags& flags) {
 }  // namespace
 }  // namespace stagecoach::testing
 
+// NOLINTNEXTLINE(bugprone-exception-escape): a test sees what it says then.
 int main(int argc, char** argv) {
   stagecoach::testing::Flags flags;
   CLI::App app("All workers of a cluster in one process");

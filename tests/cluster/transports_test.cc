@@ -74,9 +74,9 @@ class Namespace {
     SpawnOptions spawn;
     spawn.program = "/usr/bin/unshare";
     spawn.arguments = {"--net", "--mount", "/bin/sh", "-c",
-                       "ip link set lo up && "
-                       "if mount -t sysfs none /sys; then echo sysfs; "
-                       "else echo ready; fi && exec sleep 600"};
+                       ("ip link set lo up && "
+                        "if mount -t sysfs none /sys; then echo sysfs; "
+                        "else echo ready; fi && exec sleep 600")};
     spawn.pipe_stdout = true;
     spawn.die_with_parent = false;
     absl::StatusOr<ChildProcess> holder = ChildProcess::Spawn(spawn);
