@@ -28,16 +28,15 @@ void ToProto(const MemoryPoint& point, v1::MemoryPoint* proto) {
 
 void Session::OnMemoryQuery(const v1::MemoryQuery& query) {
   const bool held = held_.placement != nullptr && state_ != SessionState::kIdle;
-  if (!held || !query.held()) {
-    const int64_t trimmed =
-        held && query.trim() ? held_.placement->TrimMemory() : 0;
+  if (!held) return Send(MemoryReportFor(query));
+  if (!query.held()) {
+    // Before the figures are read.
+    const int64_t trimmed = query.trim() ? held_.placement->TrimMemory() : 0;
     v1::WorkerMessage message = MemoryReportFor(query);
-    if (held && query.trim()) {
-      message.mutable_memory_report()->mutable_memory()->set_trimmed_bytes(
-          trimmed);
-    }
+    message.mutable_memory_report()->mutable_memory()->set_trimmed_bytes(
+        trimmed);
     Send(std::move(message));
-    if (held && query.reset_peaks()) held_.placement->ResetPeaks();
+    if (query.reset_peaks()) held_.placement->ResetPeaks();
     return;
   }
   // The engine thread knows; it answers between two actions, or here if it has

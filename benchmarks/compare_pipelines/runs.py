@@ -1,5 +1,6 @@
 """One run of either side."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -69,16 +70,21 @@ def _spec(row, folder, steps, microbatches):
     return path
 
 
-def _run(command, what, variables=None):
+def _output(command, what, variables=None):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           env=variables, check=False)
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["it said nothing"])[-8:]
         raise Failed(f"{what} ended with {done.returncode}: " + " | ".join(last))
+    return done.stdout
+
+
+def _run(command, what, variables=None):
+    text = _output(command, what, variables)
     try:
-        return json.loads(done.stdout)
+        return json.loads(text)
     except json.JSONDecodeError:
-        return json.loads(done.stdout.strip().splitlines()[-1])
+        return json.loads(text.strip().splitlines()[-1])
 
 
 def stagecoach(arguments, row, folder, steps, microbatches=None, variables=None):
@@ -99,21 +105,38 @@ def resident_bytes(process):
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
+class KeptCluster:
+    """Workers that stay, and the document of each verb."""
+
+    def __init__(self, stagecoach_command, folder, workers):
+        self._command, self._workers = str(stagecoach_command), workers
+        self._variables = {**os.environ,
+                           "STAGECOACH_DIRECTORY": str(pathlib.Path(folder, "cluster"))}
+
+    def ask(self, *words):
+        text = _output([self._command, *words, "-o", "json"], "stagecoach " + " ".join(words),
+                       self._variables)
+        return json.loads(text) if text.strip() else {}
+
+    @contextlib.contextmanager
+    def up(self):
+        """By name, the processes."""
+        started = self.ask("up", "--workers", str(self._workers))
+        try:
+            yield {process["name"]: process["process_id"] for process in started["processes"]}
+        finally:
+            self.ask("down")
+
+
 def residents(arguments, row, folder):
     """Of each worker that stays: bytes before its first job, and after it."""
     spec = _spec(row, folder, 2, row.microbatches)
-    variables = {**os.environ, "STAGECOACH_DIRECTORY": str(pathlib.Path(folder, "cluster"))}
-    command = str(arguments.stagecoach)
-    started = _run([command, "up", "--workers", str(row.workers), "-o", "json"],
-                   "stagecoach up", variables)
-    try:
-        workers = [process["process_id"] for process in started["processes"]
-                   if process["name"] != "coordinator"]
+    cluster = KeptCluster(arguments.stagecoach, folder, row.workers)
+    with cluster.up() as processes:
+        workers = [process for name, process in processes.items() if name != "coordinator"]
         before = [resident_bytes(worker) for worker in workers]
-        _run([command, "run", str(spec), "-o", "json"], "stagecoach run", variables)
+        cluster.ask("run", str(spec))
         return before, [resident_bytes(worker) for worker in workers]
-    finally:
-        _run([command, "down", "-o", "json"], "stagecoach down", variables)
 
 
 def plan(arguments, row, folder):

@@ -21,9 +21,7 @@ document.
 """
 
 import argparse
-import contextlib
 import json
-import os
 import pathlib
 import statistics
 import subprocess
@@ -31,7 +29,14 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "compare_pipelines"))
+
+import environment  # pylint: disable=wrong-import-position
+import rows  # pylint: disable=wrong-import-position
+import runs  # pylint: disable=wrong-import-position
+
 MIB = 2 ** 20
+WORKERS = 4  # of every table's jobs
 
 SPEC = """name = "tables"
 [model]
@@ -188,10 +193,6 @@ def less(arguments, folder):
 
 
 def growth(arguments, folder):
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "compare_pipelines"))
-    import environment  # pylint: disable=import-outside-toplevel
-    import rows  # pylint: disable=import-outside-toplevel
-    import runs  # pylint: disable=import-outside-toplevel
     environment.prepare(arguments)
     model = rows.Model(layers=8, hidden=128, heads=4, sequence=128, microbatch_size=2)
     counts = (8, 16, 32, 64)
@@ -215,48 +216,19 @@ def growth(arguments, folder):
     return flat
 
 
-class KeptCluster:
-    """Four workers that stay, and the document of each verb."""
-
-    def __init__(self, arguments, folder):
-        self._stagecoach = arguments.stagecoach
-        self._environment = {**os.environ, "STAGECOACH_DIRECTORY": str(folder / "cluster")}
-
-    def ask(self, *words):
-        done = subprocess.run([self._stagecoach, *words, "-o", "json"], env=self._environment,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                              check=False)
-        if done.returncode != 0:
-            sys.exit(f"{' '.join(words)}: {done.stderr}")
-        return json.loads(done.stdout) if done.stdout.strip() else {}
-
-    @contextlib.contextmanager
-    def up(self):
-        """By name, the processes."""
-        started = self.ask("up", "--workers", "4")
-        try:
-            yield {process["name"]: process["process_id"] for process in started["processes"]}
-        finally:
-            self.ask("down")
-
-    def figures(self, job):
-        """`memory stats` by worker, once all of them are in a step."""
-        while True:
-            workers = self.ask("memory", "stats", job)["workers"]
-            if len(workers) == 4 and all(worker["step"] is not None for worker in workers):
-                return {worker["worker"]: worker for worker in workers}
-            if self.ask("job", "show", job)["state"] in ("SUCCEEDED", "FAILED", "CANCELLED"):
-                return None
-            time.sleep(0.005)
-
-
-def resident_bytes(process):
-    pages = pathlib.Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1]
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+def figures_in_step(cluster, job):
+    """`memory stats` by worker, once all of them are in a step."""
+    while True:
+        workers = cluster.ask("memory", "stats", job)["workers"]
+        if len(workers) == WORKERS and all(worker["step"] is not None for worker in workers):
+            return {worker["worker"]: worker for worker in workers}
+        if cluster.ask("job", "show", job)["state"] in ("SUCCEEDED", "FAILED", "CANCELLED"):
+            return None
+        time.sleep(0.005)
 
 
 def steps(arguments, folder):
-    cluster = KeptCluster(arguments, folder)
+    cluster = runs.KeptCluster(arguments.stagecoach, folder, WORKERS)
     spec = write_spec(folder, 64, 64, 1, arguments.steps)
     # Not the very last one: between two looks the job may be over.
     marks = [arguments.steps // 20, arguments.steps // 2, arguments.steps * 99 // 100]
@@ -265,16 +237,16 @@ def steps(arguments, folder):
     with cluster.up() as processes:
         job = cluster.ask("job", "submit", spec)["job_id"]
         while marks:
-            figures = cluster.figures(job)
-            if figures is None:
+            seen = figures_in_step(cluster, job)
+            if seen is None:
                 sys.exit("the job was over before its last step was seen")
-            if min(worker["step"] for worker in figures.values()) < marks[0]:
+            if min(worker["step"] for worker in seen.values()) < marks[0]:
                 time.sleep(0.02)
                 continue
             marks.pop(0)
-            for name, worker in sorted(figures.items()):
+            for name, worker in sorted(seen.items()):
                 now = (worker["allocated_bytes"]["peak"], worker["reserved_bytes"]["peak"],
-                       resident_bytes(processes[name]))
+                       runs.resident_bytes(processes[name]))
                 row(worker["step"], name, *now)
                 first.setdefault(name, now)
                 # An acknowledgement that comes later than any before: an output or two.
@@ -284,13 +256,13 @@ def steps(arguments, folder):
 
 
 def queries(arguments, folder):
-    cluster = KeptCluster(arguments, folder)
+    cluster = runs.KeptCluster(arguments.stagecoach, folder, WORKERS)
     spec = write_spec(folder, 128, 128, 1, 1000000)
     kinds = {"stats": "memory stats", "held": "memory held"}
     took = {kind: [] for kind in kinds}
     with cluster.up():
         job = cluster.ask("job", "submit", spec)["job_id"]
-        cluster.figures(job)
+        figures_in_step(cluster, job)
         for _ in range(50):
             for kind in kinds:
                 for worker in cluster.ask("memory", kind, job)["workers"]:
@@ -319,7 +291,10 @@ def main():
                         help="where it is made")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        sys.exit(0 if tables[arguments.table](arguments, pathlib.Path(folder)) else 1)
+        try:
+            sys.exit(0 if tables[arguments.table](arguments, pathlib.Path(folder)) else 1)
+        except runs.Failed as failure:
+            sys.exit(str(failure))
 
 
 if __name__ == "__main__":

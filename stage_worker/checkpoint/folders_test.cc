@@ -87,6 +87,16 @@ class FoldersTest : public testing::Test {
     EXPECT_TRUE(path.ok()) << path.status();
     return path.ok() ? *path : "";
   }
+  // A try of step 50 was refused: there is still the one of step 25, and
+  // nothing else.
+  void ExpectTheOneBefore(const std::string& before) {
+    const auto choice = ChooseCheckpoint(directory_);
+    ASSERT_TRUE(choice.ok()) << choice.status();
+    EXPECT_EQ(choice->checkpoint->path, before);
+    EXPECT_TRUE(choice->warnings.empty());
+    DiscardPartial(directory_, PartialFolderName(50, "job-1", 7));
+    EXPECT_EQ(Names(), std::set<std::string>{"step-00000025"});
+  }
   std::set<std::string> Names() const {
     std::set<std::string> names;
     for (const auto& entry : fs::directory_iterator(directory_)) {
@@ -370,12 +380,7 @@ TEST_F(FoldersTest, AFullDiskLeavesTheCheckpointBefore) {
     EXPECT_TRUE(absl::IsResourceExhausted(path.status()))
         << limit << ": " << path.status();
     ++refused;
-    const auto choice = ChooseCheckpoint(directory_);
-    ASSERT_TRUE(choice.ok()) << choice.status();
-    EXPECT_EQ(choice->checkpoint->path, before);
-    EXPECT_TRUE(choice->warnings.empty());
-    DiscardPartial(directory_, PartialFolderName(50, "job-1", 7));
-    EXPECT_EQ(Names(), std::set<std::string>{"step-00000025"});
+    ASSERT_NO_FATAL_FAILURE(ExpectTheOneBefore(before));
   }
   EXPECT_GT(refused, 30);
   EXPECT_TRUE(Try(50, 2).ok());
@@ -402,12 +407,7 @@ TEST_P(FoldersFailpointTest, AFullDiskAtEachCallLeavesTheCheckpointBefore) {
     if (path.ok()) break;
     ++refused;
     EXPECT_TRUE(absl::IsResourceExhausted(path.status())) << path.status();
-    const auto choice = ChooseCheckpoint(directory_);
-    ASSERT_TRUE(choice.ok()) << choice.status();
-    EXPECT_EQ(choice->checkpoint->path, before);
-    EXPECT_TRUE(choice->warnings.empty());
-    DiscardPartial(directory_, PartialFolderName(50, "job-1", 7));
-    EXPECT_EQ(Names(), std::set<std::string>{"step-00000025"});
+    ASSERT_NO_FATAL_FAILURE(ExpectTheOneBefore(before));
   }
   EXPECT_GE(refused, 1);
   EXPECT_TRUE(VerifyCheckpoint(directory_ + "/step-00000050").ok());

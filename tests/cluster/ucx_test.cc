@@ -5,8 +5,9 @@
 
 #include <iostream>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "tests/cluster/cluster.h"
+#include "tests/cluster/transport_job.h"
 
 namespace stagecoach::testing {
 namespace {
@@ -19,27 +20,7 @@ Cluster::WorkerSpec WorkerWith(const std::string& library) {
   return worker;
 }
 
-std::string BitsOf(const nlohmann::json& result) {
-  std::string bits;
-  for (const auto& step : result["steps"]) {
-    absl::StrAppend(&bits, step["loss"].dump(), " ", step["grad_norm"].dump(),
-                    "\n");
-  }
-  return bits + result.value("parameters_sha256", "");
-}
-
-class UcxTest : public ::testing::Test {
- protected:
-  void SetUp() override { folder_.Write("text.txt", SampleText()); }
-
-  nlohmann::json Run(const Cluster& cluster, const TinyJob& job,
-                     const std::string& transport) {
-    const std::string spec = folder_.Write("job.toml", job.ToToml("text.txt"));
-    return cluster.RunJob(spec, {"pipeline.transport=" + transport});
-  }
-
-  TemporaryFolder folder_;
-};
+class UcxTest : public TransportJobTest {};
 
 // Also tied embeddings, whose gradient has edges of its own, and more than one
 // edge between two workers.
