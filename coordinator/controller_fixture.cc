@@ -64,6 +64,15 @@ absl::Status FakeWorker::Send(v1::CoordinatorMessage message) {
     epoch = message.fence().epoch();
     assign = message.assign();
   }
+  if (message.step_begin().has_outcome()) {
+    // As if it had come by itself.
+    v1::CoordinatorMessage outcome;
+    *outcome.mutable_fence() = message.fence();
+    outcome.mutable_step_commit()->Swap(
+        message.mutable_step_begin()->mutable_outcome());
+    message.mutable_step_begin()->clear_outcome();
+    received.push_back(std::move(outcome));
+  }
   received.push_back(std::move(message));
   return absl::OkStatus();
 }

@@ -200,7 +200,7 @@ void Controller::Perform(const std::string& job_id, JobRun::Output output) {
   size_t outcomes = 0;
   for (auto& [worker, message] : output.messages) {
     if (message.has_assign()) SC_FAILPOINT("coordinator.assign");
-    if (message.has_step_commit()) {
+    if (message.has_step_commit() || message.step_begin().has_outcome()) {
       if (outcomes == 0) SC_FAILPOINT("coordinator.commit.decided");
       if (outcomes == 1) SC_FAILPOINT("coordinator.commit.partly_sent");
       ++outcomes;

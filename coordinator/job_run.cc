@@ -259,12 +259,10 @@ absl::Status JobRun::OnPrepared(int worker, const v1::Prepared& prepared) {
                                    " while ", PhaseName(phase_), ", step ",
                                    step_));
   }
-  if (applied_[index] != step_) {
-    return OutOfOrder(absl::StrCat("is prepared for step ", step_,
-                                   ", but has applied only ", applied_[index]));
-  }
   SC_RETURN_IF_ERROR(Answer(worker, Phase::kStepping, "Prepared"));
   prepared_[index] = prepared;
+  // A worker does one thing after the other.
+  applied_[index] = step_;
   return absl::OkStatus();
 }
 

@@ -277,8 +277,12 @@ class JobRun {
   // What follows once all have answered.
   absl::Status Advance(absl::Time now, Output* output);
   void EnterStep(int64_t step);
-  // Nothing after the last step, or while another plan waits.
+  // Not after the last step, nor while another plan waits.
+  bool MayBeginStep() const;
+  // Nothing if it may not.
   void BeginStep(absl::Time now, Output* output);
+  // Tells the last step's outcome with it.
+  void BeginStepWithOutcome(absl::Time now, Output* output);
   // What comes between two steps, and the next one.
   void PassBoundary(absl::Time now, Output* output);
   // The job is to move: all copy what they have now.

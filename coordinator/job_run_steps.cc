@@ -60,12 +60,26 @@ void JobRun::EnterStep(int64_t step) {
   answered_.clear();
 }
 
-void JobRun::BeginStep(absl::Time now, Output* output) {
+bool JobRun::MayBeginStep() const {
   // The last steps' outcome must be everywhere before edges are closed.
-  step_begun_ = next_plan_ == nullptr && step_ < planned_->spec.training.steps;
+  return next_plan_ == nullptr && step_ < planned_->spec.training.steps;
+}
+
+void JobRun::BeginStep(absl::Time now, Output* output) {
+  step_begun_ = MayBeginStep();
   if (!step_begun_) return;
   step_start_ = now;
   Broadcast(StepBeginMessage(), output);
+}
+
+// Back to back: no worker waits for another's update.
+void JobRun::BeginStepWithOutcome(absl::Time now, Output* output) {
+  step_begun_ = true;
+  step_start_ = now;
+  v1::CoordinatorMessage message = StepBeginMessage();
+  *message.mutable_step_begin()->mutable_outcome() =
+      last_commit_->step_commit();
+  Broadcast(message, output);
 }
 
 v1::CoordinatorMessage JobRun::StepBeginMessage() const {
@@ -135,13 +149,16 @@ absl::Status JobRun::CommitStep(absl::Time now, Output* output) {
   last_commit_ = CommitMessage(event.result);
   loss_scale_.Record(event.result.skipped);
   output->events.push_back(std::move(event));
-  Broadcast(*last_commit_, output);
   EnterStep(step_ + 1);
-  PassBoundary(now, output);
+  if (MayBeginStep() && !draining_ && !CheckpointDue()) {
+    BeginStepWithOutcome(now, output);
+  } else {
+    Broadcast(*last_commit_, output);
+    PassBoundary(now, output);
+  }
   return absl::OkStatus();
 }
 
-// Back to back: no worker waits for another's update.
 void JobRun::PassBoundary(absl::Time now, Output* output) {
   if (draining_ && step_ < planned_->spec.training.steps) {
     return CopyStates(output);

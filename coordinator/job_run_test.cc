@@ -115,7 +115,7 @@ class JobRunTest : public ::testing::Test {
       case v1::CoordinatorMessage::kReschedule:
         return "reschedule";
       case v1::CoordinatorMessage::kStepBegin:
-        return "begin";
+        return message.step_begin().has_outcome() ? "commit+begin" : "begin";
       case v1::CoordinatorMessage::kStepCommit:
         return "commit";
       case v1::CoordinatorMessage::kWriteCheckpoint:
@@ -359,15 +359,16 @@ TEST_F(JobRunTest, CommitAndTheNextBeginGoBackToBack) {
   ToStepping();
   EXPECT_EQ(Kinds(Say(1, Prepared(0, true))), "");
   const JobRun::Output output = Say(0, Prepared(0, false));
-  EXPECT_EQ(Kinds(output), "0:commit 1:commit 0:begin 1:begin");
+  EXPECT_EQ(Kinds(output), "0:commit+begin 1:commit+begin");
   ASSERT_EQ(output.events.size(), 1u);
   const StepRecord& result = std::get<StepCommitted>(output.events[0]).result;
   EXPECT_EQ(result.step, 0);
   EXPECT_EQ(result.loss, 1.0);
   EXPECT_DOUBLE_EQ(result.seconds, 0.02);
   EXPECT_DOUBLE_EQ(result.tokens_per_second, 16 / 0.02);
-  EXPECT_EQ(output.messages[0].second.step_commit().step(), 0);
-  EXPECT_EQ(output.messages[2].second.step_begin().step(), 1);
+  const v1::StepBegin& begin = output.messages[0].second.step_begin();
+  EXPECT_EQ(begin.outcome().step(), 0);
+  EXPECT_EQ(begin.step(), 1);
 }
 
 TEST_F(JobRunTest, FinishesOnlyWhenTheLastStepIsAppliedEverywhere) {
@@ -449,6 +450,7 @@ class JobRunCheckpointTest : public JobRunTest {
       EXPECT_EQ(Kinds(applied), "");
     }
     const std::string kinds = Kinds(output);
+    if (kinds == "0:commit+begin 1:commit+begin") return " 0:begin 1:begin";
     EXPECT_TRUE(absl::StartsWith(kinds, "0:commit 1:commit")) << kinds;
     return std::string(absl::StripPrefix(kinds, "0:commit 1:commit"));
   }
@@ -496,8 +498,7 @@ TEST_F(JobRunCheckpointTest,
   const auto& event = std::get<CheckpointStored>(stored.events[0]);
   EXPECT_EQ(event.step, 2);
   EXPECT_EQ(event.path, "/checkpoints/step");
-  EXPECT_EQ(Kinds(Say(1, Prepared(2, true))),
-            "0:commit 1:commit 0:begin 1:begin");
+  EXPECT_EQ(Kinds(Say(1, Prepared(2, true))), "0:commit+begin 1:commit+begin");
 }
 
 // Steps 0 and 1 are at stake, and step 2 would be the third.
@@ -510,7 +511,7 @@ TEST_F(JobRunCheckpointTest, NoMoreThanEveryStepsAreAtStake) {
   EXPECT_EQ(Kinds(Say(1, Prepared(2, true))), "") << "checkpoint 2 is written";
   Store(2);
   const JobRun::Output output = Say(0, Sealed(2));
-  EXPECT_EQ(Kinds(output), "0:commit 1:commit 0:begin 1:begin");
+  EXPECT_EQ(Kinds(output), "0:commit+begin 1:commit+begin");
   ASSERT_EQ(output.events.size(), 2u);
   EXPECT_TRUE(std::holds_alternative<CheckpointStored>(output.events[0]));
   EXPECT_EQ(std::get<StepCommitted>(output.events[1]).result.step, 2);
@@ -711,13 +712,12 @@ TEST_F(JobRunCopiesTest, NoStepIsCommittedBeforeItsBeginningIsCopied) {
   Say(0, Copied(0));
   Say(0, Prepared(0, false));
   EXPECT_EQ(Kinds(Say(1, Prepared(0, true))), "") << "b has no copy yet";
-  EXPECT_EQ(Kinds(Say(1, Copied(0))), "0:commit 1:commit 0:begin 1:begin");
+  EXPECT_EQ(Kinds(Say(1, Copied(0))), "0:commit+begin 1:commit+begin");
   for (int worker : {0, 1}) Say(worker, Applied(0));
   // The next one, copied sooner than computed.
   for (int worker : {0, 1}) EXPECT_EQ(Kinds(Say(worker, Copied(1))), "");
   Say(0, Prepared(1, false));
-  EXPECT_EQ(Kinds(Say(1, Prepared(1, true))),
-            "0:commit 1:commit 0:begin 1:begin");
+  EXPECT_EQ(Kinds(Say(1, Prepared(1, true))), "0:commit+begin 1:commit+begin");
 }
 
 TEST_F(JobRunCopiesTest, APlacementBeginsWithTheCopiesItIsGiven) {
@@ -792,9 +792,13 @@ TEST_F(JobRunTest, StepsOutOfOrderAreErrors) {
   Say(0, Prepared(0, false));
   ExpectBroken(Say(0, Prepared(0, false)), 0, "Prepared twice");
   Say(1, Prepared(0, true));
-  ExpectBroken(Say(0, Prepared(1, false)), 0, "has applied only 0");
   EXPECT_TRUE(Say(0, Applied(0)).status.ok());
   ExpectBroken(Say(0, Applied(0)), 0, "applied step 0 after 1");
+  EXPECT_TRUE(Say(0, Prepared(1, false)).status.ok());
+  ExpectBroken(Say(0, Applied(1)), 0, "applied step 1 after 1");
+  // Who has prepared a step has applied the one before, said or not.
+  EXPECT_TRUE(Say(1, Prepared(1, true)).status.ok());
+  ExpectBroken(Say(1, Applied(0)), 1, "applied step 0 after 1");
 }
 
 TEST_F(JobRunTest, WhoeverReportsNonsenseIsTheCulprit) {

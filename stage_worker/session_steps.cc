@@ -15,6 +15,7 @@
 namespace stagecoach::worker {
 
 void Session::OnStepBegin(const v1::StepBegin& begin) {
+  if (begin.has_outcome()) OnStepCommit(begin.outcome());
   ForgetSteps(begin.recorded_steps());
   if (!Expect(SessionState::kReady, "StepBegin")) return;
   if (begin.step() <= held_.begun_step) {
@@ -96,11 +97,12 @@ void Session::OnStepCommit(const v1::StepCommit& commit) {
        step = commit.step()](const absl::Status& status) {
         if (!IsCurrent(epoch) || state_ == SessionState::kFailed) return;
         if (!status.ok()) return Fail(status);
+        held_.answers.set_applied_steps(step + 1);
+        SC_FAILPOINT("worker.applied");
+        if (held_.begun_step > step) return;
         v1::WorkerMessage message;
         message.mutable_applied()->set_job_id(held_.job_id);
         message.mutable_applied()->set_step(step);
-        held_.answers.set_applied_steps(step + 1);
-        SC_FAILPOINT("worker.applied");
         Send(std::move(message));
       });
 }

@@ -158,11 +158,24 @@ class SessionTest : public ::testing::Test {
       message->mutable_step_begin()->set_target_tokens(16);
     });
   }
+  static v1::StepCommit OutcomeOf(int64_t step) {
+    v1::StepCommit outcome;
+    outcome.set_step(step);
+    outcome.set_clip_factor(1);
+    outcome.set_learning_rate(0.1);
+    return outcome;
+  }
   void Commit(int64_t step) {
     Deliver([&](v1::CoordinatorMessage* message) {
-      message->mutable_step_commit()->set_step(step);
-      message->mutable_step_commit()->set_clip_factor(1);
-      message->mutable_step_commit()->set_learning_rate(0.1);
+      *message->mutable_step_commit() = OutcomeOf(step);
+    });
+  }
+  // With the outcome of the step before.
+  void CommitAndBegin(int64_t step) {
+    Deliver([&](v1::CoordinatorMessage* message) {
+      message->mutable_step_begin()->set_step(step);
+      message->mutable_step_begin()->set_target_tokens(16);
+      *message->mutable_step_begin()->mutable_outcome() = OutcomeOf(step - 1);
     });
   }
   void Abort() {
@@ -176,6 +189,26 @@ class SessionTest : public ::testing::Test {
     v1::WorkerMessage message = std::move(sent_.front());
     sent_.pop_front();
     return message;
+  }
+  // Ends the job; the hashes of its parameters.
+  std::string Finish() {
+    Deliver([](v1::CoordinatorMessage* message) { message->mutable_finish(); });
+    RunEverything();
+    const v1::WorkerMessage finished = Next();
+    EXPECT_GT(finished.finished().parameters_size(), 0);
+    std::string digests;
+    for (const auto& parameter : finished.finished().parameters()) {
+      absl::StrAppend(&digests, parameter.name(), " ", parameter.sha256(),
+                      "\n");
+    }
+    return digests;
+  }
+  // A session in which another job may begin.
+  void Welcome() {
+    Deliver([](v1::CoordinatorMessage* message) {
+      message->mutable_fence()->set_epoch(0);
+      message->mutable_welcome()->set_term(kTerm);
+    });
   }
   void GetReady() {
     Assign();
@@ -245,8 +278,36 @@ TEST_F(SessionTest, TheNextStepMayComeBeforeTheUpdateIsApplied) {
   Commit(0);
   StepBegin(1);
   RunEverything();
-  EXPECT_TRUE(Next().has_applied());
-  EXPECT_TRUE(Next().has_prepared());
+  EXPECT_EQ(Next().prepared().step(), 1) << "which says that 0 is applied";
+  EXPECT_TRUE(sent_.empty());
+}
+
+TEST_F(SessionTest, AStepMayBringTheOutcomeOfTheOneBefore) {
+  GetReady();
+  for (int64_t step = 0; step < 3; ++step) {
+    StepBegin(step);
+    RunEverything();
+    ASSERT_TRUE(Next().has_prepared());
+    Commit(step);
+    RunEverything();
+    ASSERT_TRUE(Next().has_applied());
+  }
+  const std::string apart = Finish();
+  Welcome();
+  GetReady();
+  StepBegin(0);
+  RunEverything();
+  ASSERT_TRUE(Next().has_prepared());
+  for (int64_t step = 1; step < 3; ++step) {
+    CommitAndBegin(step);
+    RunEverything();
+    EXPECT_EQ(Next().prepared().step(), step);
+    EXPECT_TRUE(sent_.empty()) << "what is prepared is applied before";
+  }
+  Commit(2);
+  RunEverything();
+  EXPECT_EQ(Next().applied().step(), 2);
+  EXPECT_EQ(Finish(), apart);
 }
 
 TEST_F(SessionTest, TakesAnotherScheduleBetweenTwoSteps) {
@@ -351,18 +412,6 @@ class SessionCheckpointTest : public SessionTest {
     EXPECT_EQ(sealed.checkpoint_sealed().step(), step);
     return sealed.checkpoint_sealed().path();
   }
-  std::string Finish() {
-    Deliver([](v1::CoordinatorMessage* message) { message->mutable_finish(); });
-    RunEverything();
-    const v1::WorkerMessage finished = Next();
-    EXPECT_TRUE(finished.has_finished());
-    std::string digests;
-    for (const auto& parameter : finished.finished().parameters()) {
-      absl::StrAppend(&digests, parameter.name(), " ", parameter.sha256(),
-                      "\n");
-    }
-    return digests;
-  }
 };
 
 TEST_F(SessionCheckpointTest, AJobGoesOnFromWhatWasStored) {
@@ -373,10 +422,7 @@ TEST_F(SessionCheckpointTest, AJobGoesOnFromWhatWasStored) {
   RunEverything();
   ASSERT_TRUE(Next().has_applied());
   const std::string undisturbed = Finish();
-  Deliver([](v1::CoordinatorMessage* message) {
-    message->mutable_fence()->set_epoch(0);
-    message->mutable_welcome()->set_term(kTerm);
-  });
+  Welcome();
   GetReady();
   RunStep(1);
   RunEverything();
@@ -391,7 +437,6 @@ TEST_F(SessionCheckpointTest, TheCopyIsOfItsBoundaryThoughStepsGoOn) {
   StepBegin(1);
   while (engine_.RunAll() + executor_.RunAll() > 0) {
   }
-  ASSERT_TRUE(Next().has_applied());
   ASSERT_TRUE(Next().has_prepared()) << "no waiting for the disk";
   Commit(1);
   while (engine_.RunAll() + executor_.RunAll() > 0) {
@@ -406,10 +451,7 @@ TEST_F(SessionCheckpointTest, TheCopyIsOfItsBoundaryThoughStepsGoOn) {
   Abort();
   RunEverything();
   ASSERT_TRUE(Next().has_released());
-  Deliver([](v1::CoordinatorMessage* message) {
-    message->mutable_fence()->set_epoch(0);
-    message->mutable_welcome()->set_term(kTerm);
-  });
+  Welcome();
   GetReady();
   RunStep(0);
   WriteCheckpoint(1);
@@ -532,6 +574,18 @@ TEST_F(SessionTest, MessagesThatComeAgainCountOnce) {
     EXPECT_EQ(order, of_one_step) << "step " << step;
     EXPECT_TRUE(sent_.empty());
   }
+  StepBegin(3);
+  settle();
+  ASSERT_TRUE(Next().has_prepared());
+  for (int64_t step = 4; step < 6; ++step) {
+    CommitAndBegin(step);
+    settle();
+    EXPECT_EQ(Next().prepared().step(), step);
+    EXPECT_TRUE(sent_.empty());
+  }
+  Commit(5);
+  settle();
+  EXPECT_EQ(Next().applied().step(), 5);
   Deliver([](v1::CoordinatorMessage* message) { message->mutable_finish(); });
   settle();
   EXPECT_TRUE(Next().has_finished());
@@ -971,10 +1025,7 @@ TEST_F(SessionTest, ANewStreamGoesOnFromWhatWasAcknowledged) {
   session_->OnDisconnected(absl::UnavailableError("gone"));
   session_->OnConnected();
   ASSERT_TRUE(Next().has_register_());
-  Deliver([](v1::CoordinatorMessage* message) {
-    message->mutable_fence()->set_epoch(0);
-    message->mutable_welcome()->set_term(kTerm);
-  });
+  Welcome();
   session_->SendHeartbeat();
   Next();
   EXPECT_EQ(Next().log().data(), "one\n");

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "coordinator/scripted_worker.h"
+#include "rpc/channel_settings.h"
 
 namespace stagecoach::benchmarks {
 namespace {
@@ -18,6 +19,9 @@ constexpr absl::Duration kReconnectPause = absl::Milliseconds(500);
 // With a connection of its own, as a process has it.
 std::shared_ptr<grpc::Channel> OwnChannel(const std::string& address) {
   grpc::ChannelArguments arguments;
+  for (const rpc::ChannelSetting& setting : rpc::kChannelSettings) {
+    arguments.SetInt(setting.name, setting.value);
+  }
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
                                    arguments);
