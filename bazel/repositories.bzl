@@ -111,7 +111,10 @@ def stagecoach_repositories():
     system_repository(
         name = "openssl",
         apt = "libssl-dev",
-        targets = {"crypto": "libcrypto"},
+        targets = {
+            "crypto": "libcrypto",
+            "ssl": "libssl",
+        },
     )
     system_repository(
         name = "sqlite",

@@ -9,9 +9,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/suggest.h"
+#include "base/tls_files.h"
 #include "client/cluster_record.h"
 #include "client/exit_codes.h"
 #include "client/output/json.h"
+#include "rpc/tls_flags.h"
 
 namespace stagecoach::client {
 namespace {
@@ -29,6 +31,19 @@ void ResolveEndpoint(Context* context) {
   if (context->endpoint_given) return;
   context->endpoint = EndpointOfCluster(ClusterFolder(""));
   if (context->endpoint.empty()) context->endpoint = kDefaultEndpoint;
+}
+
+// Coordinators and workers that this process starts take part in it.
+absl::Status UseTls(const TlsFiles& files) {
+  const std::pair<const char*, const std::string&> variables[] = {
+      {kTlsAuthorityVariable, files.authority},
+      {kTlsCertificateVariable, files.certificate},
+      {kTlsKeyVariable, files.key},
+      {kTlsNameVariable, files.name}};
+  for (const auto& [variable, value] : variables) {
+    if (!value.empty()) setenv(variable, value.c_str(), /*overwrite=*/1);
+  }
+  return rpc::UseTlsOf(files);
 }
 
 bool Contains(const std::vector<std::string>& words, const std::string& word) {
@@ -171,6 +186,7 @@ void AddGlobalOptions(CLI::App* app, Context* context) {
                                "STAGECOACH_ENDPOINT, else that of `stagecoach "
                                "up`, else ",
                                kDefaultEndpoint, ")"));
+  rpc::AddTlsFlags(app, &context->tls);
 }
 
 CLI::App* AddVerb(CLI::App* parent, const std::string& name,
@@ -214,6 +230,9 @@ int RunCommandLine(CLI::App* app, int argc, const char* const* argv,
     return ReportUsage(app, error, context);
   }
   ResolveEndpoint(context);
+  if (const absl::Status status = UseTls(context->tls); !status.ok()) {
+    return ReportError(status, context);
+  }
   const absl::StatusOr<int> exit_code = context->action();
   if (!exit_code.ok()) return ReportError(exit_code.status(), context);
   return *exit_code;

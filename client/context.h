@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/tls_files.h"
 
 namespace CLI {
 class App;
@@ -26,6 +27,7 @@ struct Context {
   std::string endpoint;  // of the coordinator
   // It was asked for, by flag or environment; not only found.
   bool endpoint_given = false;
+  TlsFiles tls;
   std::string format;  // as -o gave it; empty: the verb's own default
 
   // What -o may be, by verb.

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/version.h"
 #include "client/calls.h"
+#include "rpc/address.h"
 #include "rpc/channel.h"
 
 namespace stagecoach::client {
@@ -47,6 +48,16 @@ grpc::Status Repeatedly(
   }
 }
 
+// A coordinator that uses TLS hangs up on who does not.
+std::string TlsHint(const std::string& endpoint) {
+  const absl::StatusOr<rpc::Address> address = rpc::ParseAddress(endpoint);
+  if (rpc::TlsInUse() != nullptr || !address.ok() || address->IsLoopback()) {
+    return "";
+  }
+  return "; if it uses TLS, give --tls-authority, --tls-certificate and "
+         "--tls-key";
+}
+
 }  // namespace
 
 JobClient::JobClient(std::string endpoint)
@@ -64,7 +75,8 @@ absl::Status JobClient::ToStatus(const grpc::Status& status) const {
           absl::StrCat("no coordinator can be reached at ", endpoint_, " (",
                        converted.message(),
                        "); `stagecoach up` starts one here, --endpoint or "
-                       "STAGECOACH_ENDPOINT say where one is"));
+                       "STAGECOACH_ENDPOINT say where one is",
+                       TlsHint(endpoint_)));
     case absl::StatusCode::kDeadlineExceeded:
       return absl::UnavailableError(absl::StrCat(
           "the coordinator at ", endpoint_, " did not answer within ",

@@ -115,6 +115,11 @@ std::string CommonSections() {
   text += Section("environment");
   text += Entry(Bold("STAGECOACH_ENDPOINT"),
                 "Address of the coordinator, where --endpoint is not given.");
+  text += Entry(absl::StrCat(Bold("STAGECOACH_TLS_AUTHORITY"), ", ",
+                             Bold("STAGECOACH_TLS_CERTIFICATE"), ", ",
+                             Bold("STAGECOACH_TLS_KEY"), ", ",
+                             Bold("STAGECOACH_TLS_NAME")),
+                "What the options --tls-... say, where they are not given.");
   text += Entry(Bold("STAGECOACH_DIRECTORY"),
                 "Folder of the cluster that `stagecoach up` keeps.");
   text += Entry(

@@ -16,9 +16,11 @@
 #include "base/log.h"
 #include "base/notification.h"
 #include "base/process.h"
+#include "base/tls_files.h"
 #include "base/version.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/journal/sqlite_journal.h"
+#include "rpc/tls_flags.h"
 
 namespace stagecoach::coordinator {
 namespace {
@@ -31,6 +33,9 @@ examples:
   stagecoach-coordinator --listen 127.0.0.1:0
       takes a free port and prints "listening on 127.0.0.1:PORT"
   stagecoach-coordinator --listen unix:/run/stagecoach.sock
+  stagecoach-coordinator --listen 0.0.0.0:7070 --tls-authority ca.pem
+      --tls-certificate node.pem --tls-key node.key
+      serves other machines; workers and commands show certificates, too
   stagecoach-coordinator --heartbeat 200ms --suspect 1s --dead 3s
   stagecoach-coordinator --data-directory /var/lib/stagecoach
       jobs, workers and commands outlive it: when it is started again, workers
@@ -65,6 +70,7 @@ struct Flags {
   std::string data_directory;
   size_t keep_jobs = ControllerOptions().keep_jobs;
   bool allow_plaintext = false;
+  TlsFiles tls;
   std::string heartbeat = "500ms";
   std::string suspect = "2s";
   std::string dead = "6s";
@@ -103,6 +109,7 @@ void AddFlags(CLI::App* app, Flags* flags) {
   app->add_flag("--allow-plaintext", flags->allow_plaintext,
                 "listen beyond this machine without encryption or "
                 "authentication");
+  rpc::AddTlsFlags(app, &flags->tls);
   app->add_option("--data-directory", flags->data_directory,
                   "where jobs and commands are kept; without it they end with "
                   "this process")
@@ -205,6 +212,11 @@ int Serve(const Flags& flags) {
     failed = true;
     if (!stop->HasBeenNotified()) stop->Notify();
   };
+  if (const absl::Status status = rpc::UseTlsOf(flags.tls); !status.ok()) {
+    std::fprintf(stderr, "stagecoach-coordinator: %s\n",
+                 std::string(status.message()).c_str());
+    return 2;
+  }
   absl::StatusOr<std::unique_ptr<Coordinator>> coordinator =
       Coordinator::Start(options);
   if (!coordinator.ok()) {

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "rpc/address.h"
 #include "rpc/channel_settings.h"
@@ -48,14 +49,45 @@ absl::Status CannotListen(absl::StatusCode code, const Address& address,
       code, absl::StrCat("cannot listen on ", address.ToString(), ": ", why));
 }
 
+// One identity a process.
+struct Identity {
+  Mutex mu;
+  std::shared_ptr<const TlsIdentity> current SC_GUARDED_BY(mu);
+};
+Identity& ProcessIdentity() {
+  static auto* const identity = new Identity;
+  return *identity;
+}
+
+// Null: the connection is a plain one. Who may open a unix socket is the
+// matter of its folder.
+std::shared_ptr<const TlsIdentity> IdentityAt(const Address& address) {
+  return address.is_unix ? nullptr : TlsInUse();
+}
+
+std::shared_ptr<grpc::ServerCredentials> ServerCredentialsAt(
+    const Address& address) {
+  const std::shared_ptr<const TlsIdentity> identity = IdentityAt(address);
+  if (identity == nullptr) return grpc::InsecureServerCredentials();
+  grpc::SslServerCredentialsOptions options(
+      GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  options.pem_root_certs = identity->authority();
+  options.pem_key_cert_pairs.push_back(
+      {identity->key(), identity->certificate()});
+  return grpc::SslServerCredentials(options);
+}
+
 absl::Status CheckReach(const Address& address, const ListenOptions& options) {
-  if (address.IsLoopback()) return absl::OkStatus();
+  if (address.IsLoopback() || IdentityAt(address) != nullptr) {
+    return absl::OkStatus();
+  }
   if (!options.allow_plaintext) {
     return CannotListen(
         absl::StatusCode::kPermissionDenied, address,
         "anyone who reaches this address could run jobs, for connections are "
-        "not authenticated; listen on 127.0.0.1, [::1] or a unix: socket, or, "
-        "in a closed network, give --allow-plaintext");
+        "not authenticated; listen on 127.0.0.1, [::1] or a unix: socket, use "
+        "TLS (--tls-authority, --tls-certificate, --tls-key), or, in a closed "
+        "network, give --allow-plaintext");
   }
   LogWarning(absl::StrCat("listening on ", address.ToString(),
                           " without encryption or authentication "
@@ -136,6 +168,18 @@ absl::Status Explain(const Address& address) {
 
 }  // namespace
 
+void UseTls(std::shared_ptr<const TlsIdentity> identity) {
+  Identity& process = ProcessIdentity();
+  MutexLock lock(&process.mu);
+  process.current = std::move(identity);
+}
+
+std::shared_ptr<const TlsIdentity> TlsInUse() {
+  Identity& process = ProcessIdentity();
+  MutexLock lock(&process.mu);
+  return process.current;
+}
+
 absl::StatusOr<ListeningServer> Listen(grpc::ServerBuilder& builder,
                                        const ListenOptions& options) {
   PrepareGrpc();
@@ -153,8 +197,8 @@ absl::StatusOr<ListeningServer> Listen(grpc::ServerBuilder& builder,
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder.SetMaxSendMessageSize(kMaxMessageBytes);
   int port = 0;
-  builder.AddListeningPort(address.ToString(),
-                           grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort(address.ToString(), ServerCredentialsAt(address),
+                           &port);
   ListeningServer listening;
   listening.server = builder.BuildAndStart();
   if (listening.server == nullptr || port == 0) return Explain(address);
@@ -169,8 +213,23 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
   for (const ChannelSetting& setting : kChannelSettings) {
     arguments.SetInt(setting.name, setting.value);
   }
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
-                                   arguments);
+  // An address that cannot be read fails in gRPC's words with the first call.
+  const absl::StatusOr<Address> parsed = ParseAddress(address);
+  const std::shared_ptr<const TlsIdentity> identity =
+      IdentityAt(parsed.value_or(Address()));
+  std::shared_ptr<grpc::ChannelCredentials> credentials =
+      grpc::InsecureChannelCredentials();
+  if (identity != nullptr) {
+    grpc::SslCredentialsOptions options;
+    options.pem_root_certs = identity->authority();
+    options.pem_private_key = identity->key();
+    options.pem_cert_chain = identity->certificate();
+    credentials = grpc::SslCredentials(options);
+    if (!identity->name().empty()) {
+      arguments.SetSslTargetNameOverride(identity->name());
+    }
+  }
+  return grpc::CreateCustomChannel(address, credentials, arguments);
 }
 
 absl::Status FromGrpc(const grpc::Status& status) {

@@ -8,8 +8,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/tls_identity.h"
 
 namespace stagecoach::rpc {
+
+// From now on every server and channel of this process is TLS's, but those at
+// unix sockets; peers must know each other by certificates of the same
+// authority. Call before the first of them is made; null: no TLS.
+void UseTls(std::shared_ptr<const TlsIdentity> identity);
+// What was given last.
+std::shared_ptr<const TlsIdentity> TlsInUse();
 
 struct ListenOptions {
   std::string address = "127.0.0.1:0";
@@ -26,7 +34,8 @@ struct ListeningServer {
 
 // Starts `builder` (services already registered) with the channel settings that
 // both ends share (keepalive, message limit, no port reuse).
-// kPermissionDenied for an address that is not loopback, kAlreadyExists when
+// kPermissionDenied for an address that is not loopback, without TLS and
+// without allow_plaintext; kAlreadyExists when
 // the port is taken, kInvalidArgument for an address that cannot be read.
 absl::StatusOr<ListeningServer> Listen(grpc::ServerBuilder& builder,
                                        const ListenOptions& options);

@@ -22,7 +22,7 @@ readonly TORCH="$PWD/.deps/torch"
 
 # The one list of Debian packages.
 BUILD_PACKAGES=(
-  bazel-bootstrap g++ lld pkg-config unzip ca-certificates python3 python3-pip
+  bazel-bootstrap g++ lld pkg-config unzip ca-certificates openssl python3 python3-pip
   protobuf-compiler protobuf-compiler-grpc
   libabsl-dev libbenchmark-dev libcli11-dev libgmock-dev libgrpc++-dev libgtest-dev
   libprotobuf-dev libspdlog-dev libsqlite3-dev libssl-dev libtomlplusplus-dev nlohmann-json3-dev

@@ -46,9 +46,10 @@ absl::StatusOr<Transport> Tcp(const TransportSettings& settings) {
   transport::TcpOptions options;
   options.listen_host = settings.data_host;
   options.allow_plaintext = settings.allow_plaintext;
+  options.tls = settings.tls;
   options.checksum = settings.tcp_checksum;
   SC_ASSIGN_OR_RETURN(const bool loopback_only, IsLoopbackOnly(options));
-  if (!loopback_only) {
+  if (!loopback_only && settings.tls == nullptr) {
     LogWarning(absl::StrCat(
         "the data path will listen on ", settings.data_host,
         " without encryption (--allow-plaintext): who reads the network can "

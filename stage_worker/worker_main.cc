@@ -19,10 +19,13 @@
 #include "base/mutex.h"
 #include "base/process.h"
 #include "base/status.h"
+#include "base/tls_files.h"
 #include "base/version.h"
 #include "memory/accounting_allocator.h"
 #include "memory/device_account.h"
 #include "rpc/address.h"
+#include "rpc/channel.h"
+#include "rpc/tls_flags.h"
 #include "stage_worker/engine/synthetic/synthetic_engine.h"
 #include "stage_worker/engine/torch/torch_engine.h"
 #include "stage_worker/generate/generate.h"
@@ -51,6 +54,7 @@ struct Flags {
   std::string profile;
   std::string generate;
   std::string memory_cache = "4GiB";
+  TlsFiles tls;
   transport::nccl::NcclSettings nccl;
   std::string ucx_library;
   std::string log_level = "info";
@@ -65,6 +69,8 @@ constexpr char kFooter[] =
     "  stagecoach-worker --coordinator 127.0.0.1:7070 --name w0\n"
     "  stagecoach-worker --coordinator 127.0.0.1:7070 --name gpu0 "
     "--device cuda:0\n"
+    "  stagecoach-worker --coordinator head:7070 --listen 10.0.0.2:0 "
+    "--tls-authority ca.pem --tls-certificate node.pem --tls-key node.key\n"
     "  stagecoach-worker --check --device cuda:0\n";
 
 void AddFlags(CLI::App* app, Flags* flags) {
@@ -86,6 +92,7 @@ void AddFlags(CLI::App* app, Flags* flags) {
   app->add_flag("--allow-plaintext", flags->worker.allow_plaintext,
                 "Let --listen and --data-listen be more than a loopback "
                 "address, without TLS");
+  rpc::AddTlsFlags(app, &flags->tls);
   app->add_option("--data-listen", flags->data_listen,
                   "Host that the data path over TCP listens on "
                   "(default: that of --listen)");
@@ -221,6 +228,7 @@ void ChooseUcx(const Flags& flags, TransportSettings* settings) {
 
 absl::Status ChooseTransports(Flags* flags) {
   TransportSettings settings;
+  settings.tls = rpc::TlsInUse();
   settings.allow_plaintext = flags->worker.allow_plaintext;
   settings.tcp_checksum = flags->tcp_checksum;
   if (!flags->data_listen.empty()) {
@@ -371,6 +379,9 @@ int WorkerMain(int argc, char** argv,
   };
   InitLog(log);
   if (absl::Status status = ServeFailpoints(); !status.ok()) {
+    return Fail(kExitUsage, status);
+  }
+  if (absl::Status status = rpc::UseTlsOf(flags.tls); !status.ok()) {
     return Fail(kExitUsage, status);
   }
   if (absl::Status status = ChooseParts(&flags); !status.ok()) {

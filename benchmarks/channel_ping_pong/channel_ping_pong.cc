@@ -2,8 +2,9 @@
 // for each size, half a round trip over each path, by a waiter that spins and
 // by one that sleeps on its doorbell, against a memcpy of bytes that another
 // core has just written and against a plain blocking socket. Adopted: what is
-// sent lies in the receiver's memory already, and is handed over. Each process
-// has a core to itself. Everything is measured in turns, and the median of them
+// sent lies in the receiver's memory already, and is handed over. TCP with TLS,
+// too, if the variables STAGECOACH_TLS_... name certificates. Each process has
+// a core to itself. Everything is measured in turns, and the median of them
 // shown.
 //
 //   channel_ping_pong [TURNS]
@@ -22,6 +23,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "base/process.h"
+#include "base/tls_files.h"
+#include "base/tls_identity.h"
 #include "benchmarks/channel_ping_pong/baselines.h"
 #include "transport/doorbell.h"
 #include "transport/shm/shm.h"
@@ -61,6 +64,20 @@ T Check(absl::StatusOr<T> value) {
 }
 
 constexpr char kAdopted[] = "shm-adopted";
+constexpr char kEncrypted[] = "tcp-tls";
+
+// Null without certificates: the path is left out.
+std::shared_ptr<const TlsIdentity> IdentityOfEnvironment() {
+  TlsFiles files;
+  const std::pair<const char*, std::string*> variables[] = {
+      {kTlsAuthorityVariable, &files.authority},
+      {kTlsCertificateVariable, &files.certificate},
+      {kTlsKeyVariable, &files.key}};
+  for (const auto& [name, file] : variables) {
+    if (const char* value = std::getenv(name)) *file = value;
+  }
+  return files.empty() ? nullptr : Check(TlsIdentity::Load(files));
+}
 
 // One process's end of a path: sends on one edge, receives on another.
 class End {
@@ -69,8 +86,11 @@ class End {
       : adopts_(kind == kAdopted), bell_(Check(Doorbell::Create())) {
     EndpointOptions options;
     options.doorbell = bell_.get();
-    endpoint_ = kind == "tcp" ? Check(transport::NewTcpEndpoint(options))
-                              : Check(transport::NewShmEndpoint(options));
+    transport::TcpOptions tcp;
+    if (kind == kEncrypted) tcp.tls = IdentityOfEnvironment();
+    endpoint_ = kind == "tcp" || kind == kEncrypted
+                    ? Check(transport::NewTcpEndpoint(options, tcp))
+                    : Check(transport::NewShmEndpoint(options));
     transport::EdgeOptions edge;
     edge.name = receives_on;
     edge.slots = 2;
@@ -281,7 +301,8 @@ Times Medians(const std::vector<Times>& turns) {
 
 int Parent(const std::string& program, int turns) {
   PinTo(0);
-  const std::vector<std::string> kinds = {"shm", kAdopted, "tcp"};
+  std::vector<std::string> kinds = {"shm", kAdopted, "tcp"};
+  if (IdentityOfEnvironment() != nullptr) kinds.push_back(kEncrypted);
   std::vector<Times> copies, sockets;
   std::map<std::string, std::vector<Times>> spinning, woken;
   for (int turn = 0; turn < turns; ++turn) {

@@ -12,17 +12,21 @@
 
 namespace stagecoach::transport::tcp {
 
-// A connected, reliable stream of bytes over a socket: the seam where TLS goes
-// in. Never blocks. One thread may read while another writes.
+// A connected, reliable stream of bytes over a socket, plain or TLS's. Never
+// blocks. One thread may read while another writes.
 class ByteStream {
  public:
   virtual ~ByteStream() = default;
 
   // How many bytes were moved; fewer than asked for: no more can be now, and
-  // the socket's next event says when. kUnavailable once the other side has
+  // the socket's next event says when, whether for reading or writing (either
+  // may wait for the other under TLS). kUnavailable once the other side has
   // closed or the connection is broken.
   virtual absl::StatusOr<size_t> Read(const iovec* parts, int count) = 0;
   virtual absl::StatusOr<size_t> Write(const iovec* parts, int count) = 0;
+  // Whether the socket has all that Write has taken; if not, Write goes on with
+  // that first, also if it is given nothing. Any thread.
+  virtual bool drained() const { return true; }
   // The other side reads to here and then sees the end.
   virtual void EndWriting() = 0;
   // To wait on.

@@ -80,12 +80,11 @@ void Connection::EndIfWritten() {
 void Connection::OnEvents(uint32_t events) {
   if (stream_ == nullptr) return;
   const FlushBatch batch;
-  if ((events & EPOLLOUT) != 0) Flush();
   const bool to_end = (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
-  if (to_end || (events & EPOLLIN) != 0) {
-    const absl::Status status = reader_.Read(stream_.get(), this, to_end);
-    if (!status.ok()) return OnBroken(status);
-  }
+  const absl::Status status = reader_.Read(stream_.get(), this, to_end);
+  if (!status.ok()) return OnBroken(status);
+  // The writer may have waited for what was read.
+  if ((events & EPOLLOUT) != 0 || !writer_.IsIdle()) Flush();
   if (ending_) EndIfWritten();
 }
 

@@ -110,8 +110,9 @@ absl::Status CheckReachable(const Location& from, const Location& to,
   }
   return absl::FailedPreconditionError(
       "tcp: the receiver listens on its own machine's loopback only; start it "
-      "with --allow-plaintext and --listen (or --data-listen) on an address "
-      "that the other workers reach");
+      "with --listen (or --data-listen) on an address that the other workers "
+      "reach, and with TLS (--tls-authority, --tls-certificate, --tls-key) or "
+      "--allow-plaintext");
 }
 
 }  // namespace stagecoach::transport::tcp

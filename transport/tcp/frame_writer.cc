@@ -42,7 +42,8 @@ void FrameWriter::WaitForWriteLocked() {
 bool FrameWriter::Detach() {
   MutexLock lock(&mu_);
   WaitForWriteLocked();
-  const bool unwritten = HasUnwrittenLocked() || !pushed_.empty();
+  const bool unwritten = HasUnwrittenLocked() || !pushed_.empty() ||
+                         (stream_ != nullptr && !stream_->drained());
   stream_ = nullptr;
   if (payload_.source != nullptr) {
     payload_.source->OnPayloadGone(payload_.sequence);
@@ -116,8 +117,9 @@ bool FrameWriter::HasUnwrittenLocked() const {
 
 bool FrameWriter::IsIdle() const {
   MutexLock lock(&mu_);
-  return stream_ == nullptr || (!HasUnwrittenLocked() && pushed_.empty() &&
-                                ready_.empty() && !writing_);
+  return stream_ == nullptr ||
+         (!HasUnwrittenLocked() && pushed_.empty() && ready_.empty() &&
+          !writing_ && stream_->drained());
 }
 
 void FrameWriter::GatherLocked() {
@@ -219,7 +221,7 @@ void FrameWriter::Flush() {
     while (waiting_ > 0) written_.Wait(&mu_);
     if (stream_ == nullptr) break;
     if (!HasUnwrittenLocked()) GatherLocked();
-    if (!HasUnwrittenLocked()) continue;
+    if (!HasUnwrittenLocked() && stream_->drained()) continue;
     iovec parts[kMaxParts];
     const int count = PartsLocked(parts, kMaxParts);
     ByteStream* const stream = stream_;

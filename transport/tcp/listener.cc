@@ -48,6 +48,9 @@ class Listener::Greeter final : public Reactor::Handler,
     if (status.ok() && !greeted_) return;
     const std::shared_ptr<Listener> listener = listener_.lock();
     if (listener == nullptr) return Cut();
+    if (absl::IsUnauthenticated(status)) {
+      listener->counters_->Refuse(Refusal::kNotOurs);
+    }
     const std::shared_ptr<Greeter> self = shared_from_this();
     listener->Done(self);
     if (greeted_ && (status.ok() || !absl::IsUnavailable(status))) {

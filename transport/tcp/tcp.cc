@@ -20,6 +20,7 @@
 #include "transport/tcp/outbound.h"
 #include "transport/tcp/receive_core.h"
 #include "transport/tcp/send_core.h"
+#include "transport/tcp/tls_stream.h"
 
 namespace stagecoach::transport {
 namespace tcp {
@@ -333,11 +334,12 @@ struct Listening {
 absl::StatusOr<Listening> ListenOn(const TcpOptions& tcp) {
   SC_ASSIGN_OR_RETURN(const SocketAddress address,
                       SocketAddress::Of(tcp.listen_host, 0));
-  if (!address.IsLoopback() && !tcp.allow_plaintext) {
+  if (!address.IsLoopback() && tcp.tls == nullptr && !tcp.allow_plaintext) {
     return absl::PermissionDeniedError(absl::StrCat(
         "tcp: the data path would listen on ", tcp.listen_host,
         ", where anyone can reach it, without encryption; listen on 127.0.0.1 "
-        "or [::1], or, in a closed network, give --allow-plaintext"));
+        "or [::1], use TLS (--tls-authority, --tls-certificate, --tls-key), "
+        "or, in a closed network, give --allow-plaintext"));
   }
   Listening listening;
   SC_ASSIGN_OR_RETURN(UniqueFd socket, Listen(address));
@@ -366,7 +368,10 @@ absl::StatusOr<std::unique_ptr<Endpoint>> NewTcpEndpoint(
     const EndpointOptions& options, const TcpOptions& tcp_options) {
   TcpOptions tcp = tcp_options;
   if (tcp.counters == nullptr) tcp.counters = std::make_shared<tcp::Counters>();
-  if (tcp.new_stream == nullptr) tcp.new_stream = tcp::NewPlainStream;
+  if (tcp.new_stream == nullptr) {
+    tcp.new_stream =
+        tcp.tls == nullptr ? tcp::NewPlainStream : tcp::NewTlsStreams(tcp.tls);
+  }
   SC_ASSIGN_OR_RETURN(tcp::Descriptor descriptor, tcp::NewDescriptor());
   SC_ASSIGN_OR_RETURN(tcp::Listening listening, tcp::ListenOn(tcp));
   descriptor.addresses = std::move(listening.addresses);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "base/tls_identity.h"
 #include "transport/tcp/connection.h"
 #include "transport/tcp/counters.h"
 #include "transport/transport.h"
@@ -15,8 +16,11 @@ struct TcpOptions {
   // What to listen on: a numeric address or a name of this machine's. With
   // "0.0.0.0" or "::" every address of its interfaces is told to peers.
   std::string listen_host = "127.0.0.1";
-  // Lets that be more than a loopback address: nothing is encrypted, and who
-  // reads the traffic can take part in it.
+  // Streams of TLS, with peers that the same authority knows; null: plain ones.
+  // Both ends must have the same kind.
+  std::shared_ptr<const TlsIdentity> tls;
+  // Lets listen_host be more than a loopback address without TLS: who reads the
+  // traffic can take part in it.
   bool allow_plaintext = false;
   // Checksums over payloads also within one host; between hosts always.
   bool checksum = false;
@@ -24,8 +28,7 @@ struct TcpOptions {
   absl::Duration greeting_time = absl::Seconds(5);
   // What is counted; may be null.
   std::shared_ptr<tcp::Counters> counters;
-  // The streams over the sockets; plain ones unless given. Both ends must have
-  // the same kind.
+  // Instead of either, for tests.
   tcp::StreamFactory new_stream;
 };
 
@@ -39,8 +42,9 @@ struct TcpOptions {
 // A send completes locally when the receiver has all its bytes: until then they
 // may have to be sent again.
 //
-// kPermissionDenied for an address that is not loopback without
-// allow_plaintext, kInvalidArgument for one that is none of this machine's.
+// kPermissionDenied for an address that is not loopback without TLS and
+// without allow_plaintext, kInvalidArgument for one that is none of this
+// machine's.
 absl::StatusOr<std::unique_ptr<Endpoint>> NewTcpEndpoint(
     const EndpointOptions& options, const TcpOptions& tcp = TcpOptions());
 

@@ -1,3 +1,5 @@
+#include "base/testing/certificates.h"
+#include "base/tls_identity.h"
 #include "transport/tcp/tcp.h"
 #include "transport/testing/conformance.h"
 
@@ -18,6 +20,14 @@ TcpOptions OnIpv6() {
   return options;
 }
 
+TcpOptions WithTls() {
+  static auto* const authority = new stagecoach::testing::TestAuthority(
+      ::testing::TempDir(), "conformance");
+  TcpOptions options;
+  options.tls = TlsIdentity::Load(authority->Issue("node")).value();
+  return options;
+}
+
 TcpOptions WithChecksums() {
   TcpOptions options;
   options.checksum = true;
@@ -27,9 +37,11 @@ TcpOptions WithChecksums() {
 INSTANTIATE_TEST_SUITE_P(Tcp, TransportConformance,
                          ::testing::Values(Tcp("ipv4", TcpOptions()),
                                            Tcp("ipv6", OnIpv6()),
-                                           Tcp("checksum", WithChecksums())));
+                                           Tcp("checksum", WithChecksums()),
+                                           Tcp("tls", WithTls())));
 INSTANTIATE_TEST_SUITE_P(Tcp, TransportThreads,
                          ::testing::Values(Tcp("ipv4", TcpOptions()),
+                                           Tcp("tls", WithTls()),
                                            Tcp("checksum", WithChecksums())));
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/testing/certificates.h"
+#include "base/tls_identity.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "transport/tcp/tcp.h"
@@ -32,11 +34,17 @@ using testing::PoolNamed;
 using testing::TensorOver;
 using testing::ValuesOf;
 
+std::shared_ptr<const TlsIdentity> NewIdentity() {
+  stagecoach::testing::TestAuthority authority(::testing::TempDir(), "faults");
+  return TlsIdentity::Load(authority.Issue("node")).value();
+}
+
 // `a` sends to `b` through a relay.
-class TcpFaultTest : public ::testing::Test {
+class TcpLinkTest : public ::testing::Test {
  protected:
-  TcpFaultTest() : bell_(Doorbell::Create().value()) {
+  explicit TcpLinkTest(bool tls = false) : bell_(Doorbell::Create().value()) {
     options_.counters = std::make_shared<Counters>();
+    if (tls) options_.tls = NewIdentity();
     b_ = NewEndpoint(&lost_b_);
   }
 
@@ -76,9 +84,20 @@ class TcpFaultTest : public ::testing::Test {
   std::unique_ptr<Endpoint> a_;
 };
 
+// With plain streams and with TLS.
+class TcpFaultTest : public TcpLinkTest,
+                     public ::testing::WithParamInterface<bool> {
+ protected:
+  TcpFaultTest() : TcpLinkTest(GetParam()) {}
+};
+std::string NameOfStreams(const ::testing::TestParamInfo<bool>& streams) {
+  return streams.param ? "tls" : "plain";
+}
+INSTANTIATE_TEST_SUITE_P(Tcp, TcpFaultTest, ::testing::Bool(), NameOfStreams);
+
 // Transfers of many sizes over a link that is cut fifty times, at any byte:
 // within greetings, headers, payloads, acknowledgements.
-TEST_F(TcpFaultTest, ALinkCutFiftyTimesDeliversEverythingOnceAndInOrder) {
+TEST_P(TcpFaultTest, ALinkCutFiftyTimesDeliversEverythingOnceAndInOrder) {
   constexpr int kCuts = 50;
   constexpr size_t kMostValues = 6000;
   const uint64_t seed = std::random_device()();
@@ -170,7 +189,7 @@ TEST_F(TcpFaultTest, ALinkCutFiftyTimesDeliversEverythingOnceAndInOrder) {
       static_cast<long long>(options_.counters->duplicate_acknowledgements));
 }
 
-TEST_F(TcpFaultTest, ALinkThatStaysDownLosesTheEdgeOnBothSidesInTime) {
+TEST_P(TcpFaultTest, ALinkThatStaysDownLosesTheEdgeOnBothSidesInTime) {
   options_.reconnect.deadline = absl::Milliseconds(100);
   b_ = NewEndpoint(&lost_b_);
   Relay([] { return -1; });
@@ -194,7 +213,7 @@ TEST_F(TcpFaultTest, ALinkThatStaysDownLosesTheEdgeOnBothSidesInTime) {
 }
 
 // Nobody listens where the peer was: no need to wait for the deadline.
-TEST_F(TcpFaultTest, APeerThatIsGoneIsLostAtOnce) {
+TEST_P(TcpFaultTest, APeerThatIsGoneIsLostAtOnce) {
   options_.reconnect.deadline = absl::Hours(1);
   Relay([] { return -1; });
   auto receive = b_->OpenReceive(PoolNamed("e", 1, 64)).value();
@@ -206,7 +225,7 @@ TEST_F(TcpFaultTest, APeerThatIsGoneIsLostAtOnce) {
               HasSubstr("process is gone"));
 }
 
-TEST_F(TcpFaultTest, AnEdgeClosedWhileTheLinkIsDownIsAnEndAndNoLoss) {
+TEST_P(TcpFaultTest, AnEdgeClosedWhileTheLinkIsDownIsAnEndAndNoLoss) {
   Relay([] { return -1; });
   Outcome received;
   const auto first = b_->OpenReceive(PoolNamed("first", 1, 64)).value();
@@ -234,7 +253,7 @@ TEST_F(TcpFaultTest, AnEdgeClosedWhileTheLinkIsDownIsAnEndAndNoLoss) {
 
 // The sender's buffer is not looked at any more once the send has failed, also
 // if half of it had gone out.
-TEST_F(TcpFaultTest, AnAbortedSendLetsGoOfItsBytes) {
+TEST_P(TcpFaultTest, AnAbortedSendLetsGoOfItsBytes) {
   constexpr size_t kValues = 4 << 20;
   Relay([] { return -1; });
   auto values = std::make_unique<std::vector<int64_t>>(kValues, 7);
@@ -266,20 +285,41 @@ TEST_F(TcpFaultTest, AnAbortedSendLetsGoOfItsBytes) {
   EXPECT_EQ(options_.counters->reconnections, 0);
 }
 
-TEST_F(TcpFaultTest, ListensBeyondLoopbackOnlyWhenAllowed) {
+TEST_F(TcpLinkTest, ListensBeyondLoopbackOnlyWhenAllowed) {
   options_.listen_host = "0.0.0.0";
   const auto refused =
       NewTcpEndpoint(testing::OptionsFor(bell_.get(), &lost_a_), options_);
   EXPECT_TRUE(absl::IsPermissionDenied(refused.status())) << refused.status();
   EXPECT_THAT(std::string(refused.status().message()),
               HasSubstr("--allow-plaintext"));
+  options_.tls = NewIdentity();
+  EXPECT_TRUE(
+      NewTcpEndpoint(testing::OptionsFor(bell_.get(), &lost_a_), options_)
+          .ok());
   options_.listen_host = "no-such-host.invalid";
   EXPECT_TRUE(absl::IsInvalidArgument(
       NewTcpEndpoint(testing::OptionsFor(bell_.get(), &lost_a_), options_)
           .status()));
 }
 
-TEST_F(TcpFaultTest, APeerOnAnotherHostWithLoopbackAddressesIsOutOfReach) {
+TEST_F(TcpLinkTest, ACertificateOfAnotherAuthorityGetsNoEdge) {
+  options_.tls = NewIdentity();
+  b_ = NewEndpoint(&lost_b_);
+  stagecoach::testing::TestAuthority stranger(::testing::TempDir(), "stranger");
+  options_.tls = TlsIdentity::Load(stranger.Issue("node")).value();
+  options_.counters = std::make_shared<Counters>();
+  a_ = NewEndpoint(&lost_a_);
+  const auto receive = b_->OpenReceive(PoolNamed("e", 1, 64)).value();
+  const auto send = a_->OpenSend(
+      EdgeNamed("e"), b_->Describe(), [](const TransferHeader&) {},
+      kTestDeadline);
+  EXPECT_TRUE(absl::IsUnavailable(send.status())) << send.status();
+  EXPECT_THAT(std::string(send.status().message()),
+              HasSubstr("certificate verify failed"));
+  EXPECT_THAT(lost_b_.all(), IsEmpty());
+}
+
+TEST_F(TcpLinkTest, APeerOnAnotherHostWithLoopbackAddressesIsOutOfReach) {
   a_ = NewEndpoint(&lost_a_);
   std::string elsewhere = b_->Describe();
   const size_t host = elsewhere.find("host=") + 5;

@@ -1,0 +1,21 @@
+#ifndef STAGECOACH_RPC_TLS_FLAGS_H_
+#define STAGECOACH_RPC_TLS_FLAGS_H_
+
+#include <CLI/CLI.hpp>
+
+#include "absl/status/status.h"
+#include "base/tls_files.h"
+
+namespace stagecoach::rpc {
+
+// --tls-authority, --tls-certificate, --tls-key and --tls-name, which all
+// programs have.
+void AddTlsFlags(CLI::App* app, TlsFiles* files);
+
+// Nothing if no flag was given; else UseTls with what the files hold. Errors as
+// TlsIdentity::Load's.
+absl::Status UseTlsOf(const TlsFiles& files);
+
+}  // namespace stagecoach::rpc
+
+#endif  // STAGECOACH_RPC_TLS_FLAGS_H_
