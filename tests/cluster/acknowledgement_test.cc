@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "tests/cluster/cluster.h"
 
@@ -23,11 +22,6 @@ TinyJob TwoWorkerJob() {
   job.layers = 4;
   job.microbatches = 12;
   return job;
-}
-
-std::string BitsOf(const nlohmann::json& result) {
-  return result.at("parameters_sha256").get<std::string>() +
-         result.at("steps").back().at("loss").dump();
 }
 
 class AcknowledgementTest : public ::testing::Test {

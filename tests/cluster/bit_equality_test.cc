@@ -33,15 +33,6 @@ class BitEqualityTest : public ::testing::Test {
     return result;
   }
   // Losses and norms of all steps and the hash of all parameters.
-  static std::string BitsOf(const nlohmann::json& result) {
-    std::string bits;
-    for (const auto& step : result["steps"]) {
-      absl::StrAppend(&bits, step["loss"].dump(), " ", step["grad_norm"].dump(),
-                      "\n");
-    }
-    return bits + result["parameters_sha256"].get<std::string>();
-  }
-
   static TemporaryFolder* folder_;
   static Cluster* cluster_;
 };

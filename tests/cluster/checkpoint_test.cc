@@ -17,17 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// Losses and norms from step `first` on, and the hash of all parameters.
-std::string BitsFrom(int64_t first, const json& job) {
-  std::string bits;
-  for (const auto& step : job["steps"]) {
-    if (step["step"].get<int64_t>() < first) continue;
-    absl::StrAppend(&bits, step["step"].dump(), " ", step["loss"].dump(), " ",
-                    step["grad_norm"].dump(), "\n");
-  }
-  return bits + job["parameters_sha256"].dump();
-}
-
 class CheckpointTest : public ::testing::Test {
  protected:
   CheckpointTest() {
@@ -88,7 +77,7 @@ TEST_F(CheckpointTest, ResumesUnderAnyPlacementAndPassesOverDamage) {
   const json stored = cluster_->RunJob(spec_, Stored(3));
   ASSERT_EQ(stored.value("state", ""), "SUCCEEDED")
       << stored.dump(1) << cluster_->Logs();
-  EXPECT_EQ(BitsFrom(0, stored), BitsFrom(0, undisturbed));
+  EXPECT_EQ(BitsOf(stored), BitsOf(undisturbed));
   EXPECT_EQ(stored["checkpoint"]["step"], 9);
   EXPECT_EQ(stored["checkpoint"]["path"], StepFolder(9));
 
@@ -112,13 +101,13 @@ TEST_F(CheckpointTest, ResumesUnderAnyPlacementAndPassesOverDamage) {
   resumed = Resumed({"pipeline.workers=1", "pipeline.stages_per_worker=1",
                      "pipeline.schedule=\"gpipe\""});
   EXPECT_EQ(resumed["first_step"], 6);
-  EXPECT_EQ(BitsFrom(6, resumed), BitsFrom(6, undisturbed));
+  EXPECT_EQ(BitsOf(resumed, 6), BitsOf(undisturbed, 6));
 
   Remove(9);
   resumed = Resumed({"pipeline.workers=2", "pipeline.stages_per_worker=2",
                      "pipeline.schedule=\"interleaved\"",
                      "pipeline.split=[1, 3, 2, 2]"});
-  EXPECT_EQ(BitsFrom(6, resumed), BitsFrom(6, undisturbed));
+  EXPECT_EQ(BitsOf(resumed, 6), BitsOf(undisturbed, 6));
 
   // One byte of the newest: the one before is taken, and the damaged one is
   // replaced in the end.
@@ -136,7 +125,7 @@ TEST_F(CheckpointTest, ResumesUnderAnyPlacementAndPassesOverDamage) {
       absl::StrContains(verified.out, "optimizer-00002-of-00004.safetensors"));
   resumed = Resumed({"checkpoint.keep=1"});
   EXPECT_EQ(resumed["first_step"], 3);
-  EXPECT_EQ(BitsFrom(3, resumed), BitsFrom(3, undisturbed));
+  EXPECT_EQ(BitsOf(resumed, 3), BitsOf(undisturbed, 3));
   EXPECT_TRUE(absl::StrContains(cluster_->Logs(), "taking the one before"));
   listed = cluster_->Command({"checkpoint", "verify", directory_}).json;
   ASSERT_EQ(listed["checkpoints"].size(), 1u) << listed.dump(1);
@@ -175,7 +164,7 @@ TEST_F(CheckpointTest, Float16GoesOnWithItsLossScale) {
   fs::remove_all(absl::StrCat(directory_, "/step-00000010"));
   const json resumed = Resumed(float16);
   EXPECT_EQ(resumed["first_step"], 5);
-  EXPECT_EQ(BitsFrom(5, resumed), BitsFrom(5, undisturbed));
+  EXPECT_EQ(BitsOf(resumed, 5), BitsOf(undisturbed, 5));
 }
 
 TEST_F(CheckpointTest, AKilledJobGoesOnFromWhatWasAskedFor) {
@@ -203,7 +192,7 @@ TEST_F(CheckpointTest, AKilledJobGoesOnFromWhatWasAskedFor) {
       Resumed({"pipeline.workers=2", "pipeline.stages_per_worker=2",
                "pipeline.schedule=\"interleaved\""});
   EXPECT_EQ(resumed["first_step"], step);
-  EXPECT_EQ(BitsFrom(step, resumed), BitsFrom(step, undisturbed));
+  EXPECT_EQ(BitsOf(resumed, step), BitsOf(undisturbed, step));
 }
 
 }  // namespace

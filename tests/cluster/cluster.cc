@@ -250,6 +250,34 @@ nlohmann::json Cluster::RunJob(const std::string& spec_file,
   return Command({"job", "show", id}).json;
 }
 
+bool MakeCertificates(const std::string& folder,
+                      const std::vector<std::string>& names) {
+  SpawnOptions spawn;
+  spawn.program = InRunfiles("scripts/make_certificates.sh");
+  spawn.arguments = {folder};
+  spawn.arguments.insert(spawn.arguments.end(), names.begin(), names.end());
+  spawn.die_with_parent = false;
+  absl::StatusOr<ChildProcess> made = ChildProcess::Spawn(spawn);
+  return made.ok() && made->Wait(absl::Seconds(60)).value_or(-1) == 0;
+}
+
+std::vector<std::string> TlsFlags(const std::string& folder,
+                                  const std::string& name) {
+  return {"--tls-authority",   folder + "/authority.pem",
+          "--tls-certificate", absl::StrCat(folder, "/", name, ".pem"),
+          "--tls-key",         absl::StrCat(folder, "/", name, ".key")};
+}
+
+std::string BitsOf(const nlohmann::json& job, int64_t first_step) {
+  std::string bits = job.at("parameters_sha256").get<std::string>();
+  for (const nlohmann::json& step : job.at("steps")) {
+    if (step.at("step").get<int64_t>() < first_step) continue;
+    absl::StrAppend(&bits, "\n", step.at("step").dump(), " ",
+                    step.at("loss").dump(), " ", step.at("grad_norm").dump());
+  }
+  return bits;
+}
+
 std::string TinyJob::EvenSplit() const {
   const int stages = workers * stages_per_worker;
   std::vector<int> counts(static_cast<size_t>(stages), layers / stages);

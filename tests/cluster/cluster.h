@@ -1,6 +1,7 @@
 #ifndef STAGECOACH_TESTS_CLUSTER_CLUSTER_H_
 #define STAGECOACH_TESTS_CLUSTER_CLUSTER_H_
 
+#include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -55,6 +56,14 @@ CommandResult RunClient(const std::vector<std::string>& arguments,
 absl::StatusOr<ChildProcess> StartClient(
     const std::vector<std::string>& arguments, const std::string& stderr_file,
     const Environment& environment = {});
+
+// Certificates of one authority in `folder`, as users make them: one for each
+// name, which may be an address. False if it cannot be done.
+bool MakeCertificates(const std::string& folder,
+                      const std::vector<std::string>& names);
+// The flags of a program that shows the one of `name`.
+std::vector<std::string> TlsFlags(const std::string& folder,
+                                  const std::string& name);
 
 // Real coordinator and worker processes on this machine, started one by one as
 // a user would by hand. Destroyed: all are stopped.
@@ -124,6 +133,11 @@ class Cluster {
   std::optional<ChildProcess> coordinator_;
   std::vector<ChildProcess> workers_;
 };
+
+// Of a job that succeeded: the losses and norms of its steps from `first_step`
+// on and the hash of its parameters, so that equal texts are runs equal to the
+// bit. Throws nlohmann's exception if the job did not get that far.
+std::string BitsOf(const nlohmann::json& job, int64_t first_step = 0);
 
 // A small GPT's job spec; `overrides` are "key=value" lines of --set.
 struct TinyJob {

@@ -36,15 +36,6 @@ std::string Emulator() {
       .string();
 }
 
-std::string BitsOf(const nlohmann::json& result) {
-  std::string bits = result.value("parameters_sha256", "");
-  for (const auto& step : result["steps"]) {
-    absl::StrAppend(&bits, " ", step["loss"].dump(), " ",
-                    step["grad_norm"].dump());
-  }
-  return bits;
-}
-
 class DataPathsTest : public ::testing::Test {
  protected:
   DataPathsTest() { folder_.Write("text.txt", SampleText()); }

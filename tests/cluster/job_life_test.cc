@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "tests/cluster/cluster.h"
 

@@ -9,7 +9,6 @@
 #include <iostream>
 #include <string>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "tests/cluster/cluster.h"

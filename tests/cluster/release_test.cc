@@ -140,14 +140,6 @@ TEST_F(ReleaseTest, AcknowledgedHoldsAtMostTheBudgetAndOneMore) {
   }
 }
 
-std::string BitsOf(const nlohmann::json& result) {
-  std::string bits = result.at("parameters_sha256").get<std::string>();
-  for (const auto& step : result.at("steps")) {
-    absl::StrAppend(&bits, " ", step.at("loss").dump());
-  }
-  return bits;
-}
-
 std::vector<Cluster::WorkerSpec> FaultyWorkers(const Environment& environment,
                                                bool poison) {
   Cluster::WorkerSpec worker;

@@ -26,14 +26,6 @@ int Setting(const char* name, int otherwise) {
   return text == nullptr ? otherwise : std::atoi(text);
 }
 
-std::string BitsOf(const nlohmann::json& result) {
-  std::string bits = result.value("parameters_sha256", "");
-  for (const auto& step : result["steps"]) {
-    absl::StrAppend(&bits, " ", step["loss"].dump());
-  }
-  return bits;
-}
-
 TEST(ResendTest, FiftyCutsLeaveNoTraceInTheResult) {
   const int cuts = Setting("RESEND_CUTS", 50);
   const int seed = Setting("RESEND_SEED", 1);

@@ -35,14 +35,7 @@ class SchedulesTest : public ::testing::Test {
         << job.schedule << result.dump(1) << cluster_->Logs();
     return result;
   }
-  static std::string BitsOfRun(const TinyJob& job) {
-    const nlohmann::json result = Run(job);
-    std::string bits = result.value("parameters_sha256", "");
-    for (const auto& step : result["steps"]) {
-      absl::StrAppend(&bits, " ", step["loss"].dump());
-    }
-    return bits;
-  }
+  static std::string BitsOfRun(const TinyJob& job) { return BitsOf(Run(job)); }
 
   static TemporaryFolder* folder_;
   static Cluster* cluster_;

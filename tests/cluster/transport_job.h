@@ -5,7 +5,6 @@
 
 #include <string>
 
-#include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 #include "tests/cluster/cluster.h"
 
@@ -20,15 +19,6 @@ class TransportJobTest : public ::testing::Test {
                      const std::string& transport) {
     const std::string spec = folder_.Write("job.toml", job.ToToml("text.txt"));
     return cluster.RunJob(spec, {"pipeline.transport=" + transport});
-  }
-
-  static std::string BitsOf(const nlohmann::json& result) {
-    std::string bits;
-    for (const auto& step : result["steps"]) {
-      absl::StrAppend(&bits, step["loss"].dump(), " ", step["grad_norm"].dump(),
-                      "\n");
-    }
-    return bits + result.value("parameters_sha256", "");
   }
 
   TemporaryFolder folder_;

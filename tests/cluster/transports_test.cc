@@ -3,12 +3,16 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "tests/cluster/cluster.h"
@@ -17,15 +21,6 @@ namespace stagecoach::testing {
 namespace {
 
 constexpr absl::Duration kStartTimeout = absl::Seconds(60);
-
-std::string BitsOf(const nlohmann::json& result) {
-  std::string bits;
-  for (const auto& step : result["steps"]) {
-    absl::StrAppend(&bits, step["loss"].dump(), " ", step["grad_norm"].dump(),
-                    "\n");
-  }
-  return bits + result.value("parameters_sha256", nlohmann::json()).dump();
-}
 
 class TransportsTest : public ::testing::Test {
  protected:
@@ -63,6 +58,44 @@ TEST_F(TransportsTest, TcpGivesTheBitsOfSharedMemory) {
     EXPECT_EQ(BitsOf(tcp), BitsOf(shm));
     std::cout << "P=" << workers << ": " << BitsOf(tcp) << std::endl;
   }
+}
+
+// Everything that listens and dials, by the variables that stand for the flags.
+TEST_F(TransportsTest, TlsGivesTheBitsOfSharedMemory) {
+  const std::string certificates = folder_.path() + "/certificates";
+  ASSERT_TRUE(MakeCertificates(certificates, {"node"}));
+  const std::pair<const char*, std::string> variables[] = {
+      {"STAGECOACH_TLS_AUTHORITY", certificates + "/authority.pem"},
+      {"STAGECOACH_TLS_CERTIFICATE", certificates + "/node.pem"},
+      {"STAGECOACH_TLS_KEY", certificates + "/node.key"}};
+  for (const auto& [name, value] : variables) setenv(name, value.c_str(), 1);
+  const auto cluster = Cluster::Start(2).value();
+  const nlohmann::json shm = cluster->RunJob(Spec(2));
+  const nlohmann::json tcp =
+      cluster->RunJob(Spec(2), {"pipeline.transport=tcp"});
+  // `run --local` starts programs of its own, which take part in it, too.
+  const CommandResult local =
+      RunClient({"-o", "json", "run", Spec(2), "--local"});
+  for (const auto& variable : variables) unsetenv(variable.first);
+  EXPECT_EQ(shm["transport"], "shm") << cluster->Logs();
+  EXPECT_EQ(tcp["transport"], "tcp") << cluster->Logs();
+  EXPECT_EQ(BitsOf(tcp), BitsOf(shm));
+  EXPECT_EQ(local.exit_code, 0) << local.err;
+  EXPECT_EQ(BitsOf(local.json), BitsOf(shm));
+
+  // Without a certificate nobody is heard; with one of our own authority, as
+  // the flags give it, also not.
+  EXPECT_EQ(cluster->Command({"job", "list"}).exit_code, 3);
+  const std::string own = folder_.path() + "/own";
+  ASSERT_TRUE(MakeCertificates(own, {"stranger"}));
+  std::vector<std::string> arguments = TlsFlags(own, "stranger");
+  arguments.insert(arguments.end(), {"job", "list"});
+  EXPECT_EQ(cluster->Command(arguments).exit_code, 3);
+  arguments = TlsFlags(certificates, "node");
+  arguments.insert(arguments.end(), {"job", "list"});
+  const CommandResult heard = cluster->Command(arguments);
+  EXPECT_EQ(heard.exit_code, 0) << heard.err;
+  EXPECT_EQ(heard.json["jobs"].size(), 2u);
 }
 
 // A network namespace that ends with its process, so that nothing is left of it
@@ -112,6 +145,9 @@ class Namespace {
   bool has_sysfs_;
 };
 
+constexpr char kLeft[] = "10.77.0.1";
+constexpr char kRight[] = "10.77.0.2";
+
 // Two machines, as far as the network is concerned.
 class NamespacesTest : public TransportsTest {
  protected:
@@ -121,11 +157,10 @@ class NamespacesTest : public TransportsTest {
     if (!left.ok() || !right.ok() ||
         !left->Run(absl::StrCat("ip link add veth0 type veth peer name veth1 "
                                 "netns ",
-                                right->pid(),
-                                " && ip addr add 10.77.0.1/24 dev veth0 && "
-                                "ip link set veth0 up")) ||
-        !right->Run("ip addr add 10.77.0.2/24 dev veth1 && "
-                    "ip link set veth1 up")) {
+                                right->pid(), " && ip addr add ", kLeft,
+                                "/24 dev veth0 && ip link set veth0 up")) ||
+        !right->Run(absl::StrCat("ip addr add ", kRight,
+                                 "/24 dev veth1 && ip link set veth1 up"))) {
       GTEST_SKIP() << "this machine does not let us make network namespaces "
                       "(needs root and iproute2)";
     }
@@ -142,10 +177,23 @@ class NamespacesTest : public TransportsTest {
         " | grep -q LOWER_UP && exit 0; sleep 0.05; done; exit 1")));
   }
 
+  // TLS, with certificates for both machines.
+  void UseTls() {
+    certificates_ = folder_.path() + "/certificates";
+    ASSERT_TRUE(MakeCertificates(certificates_, {kLeft, kRight, "user"}));
+  }
+  // What a program on the machine needs beside its own flags.
+  std::vector<std::string> Security(const std::string& machine) const {
+    if (certificates_.empty()) return {"--allow-plaintext"};
+    return TlsFlags(certificates_, machine);
+  }
+
   ChildProcess Start(const Namespace& where, const std::string& program,
                      std::vector<std::string> arguments,
                      const std::string& log) const {
-    arguments.push_back("--allow-plaintext");
+    const std::vector<std::string> security =
+        Security(&where == &*left_ ? kLeft : kRight);
+    arguments.insert(arguments.end(), security.begin(), security.end());
     SpawnOptions spawn = where.Inside(program, arguments);
     spawn.pipe_stdout = true;
     spawn.stderr_file = absl::StrCat(folder_.path(), "/", log);
@@ -155,22 +203,25 @@ class NamespacesTest : public TransportsTest {
   // The document of a job on a worker in each, started with `arguments` too.
   nlohmann::json Run(const std::vector<std::string>& arguments) {
     ChildProcess coordinator =
-        Start(*left_, CoordinatorBinary(), {"--listen", "10.77.0.1:0"},
-              "coordinator");
+        Start(*left_, CoordinatorBinary(),
+              {"--listen", absl::StrCat(kLeft, ":0")}, "coordinator");
     const std::string line = coordinator.ReadLine(kStartTimeout).value();
     const std::string address(absl::StripPrefix(line, "listening on "));
     const auto start_worker = [&](const Namespace& where,
                                   const std::string& name,
-                                  const std::string& listen) {
-      std::vector<std::string> all = {"--coordinator", address, "--name", name,
-                                      "--listen",      listen};
+                                  const std::string& machine) {
+      std::vector<std::string> all = {
+          "--coordinator", address, "--name", name, "--listen", machine + ":0"};
       all.insert(all.end(), arguments.begin(), arguments.end());
       return Start(where, WorkerBinary(), all, name);
     };
-    ChildProcess w0 = start_worker(*left_, "w0", "10.77.0.1:0");
-    ChildProcess w1 = start_worker(*right_, "w1", "10.77.0.2:0");
-    SpawnOptions client = left_->Inside(
-        ClientBinary(), {"--endpoint", address, "-o", "json", "run", Spec(2)});
+    ChildProcess w0 = start_worker(*left_, "w0", kLeft);
+    ChildProcess w1 = start_worker(*right_, "w1", kRight);
+    std::vector<std::string> words;
+    if (!certificates_.empty()) words = Security("user");
+    words.insert(words.end(),
+                 {"--endpoint", address, "-o", "json", "run", Spec(2)});
+    SpawnOptions client = left_->Inside(ClientBinary(), words);
     client.die_with_parent = false;
     client.pipe_stdout = true;
     client.stderr_file = folder_.path() + "/client";
@@ -212,10 +263,18 @@ class NamespacesTest : public TransportsTest {
 
   std::optional<Namespace> left_;
   std::optional<Namespace> right_;
+  std::string certificates_;  // folder; empty: no TLS
 };
 
 TEST_F(NamespacesTest, TwoNetworkNamespacesTalkOverTcp) {
   ExpectBitsOfOneMachine(Run({}), "tcp");
+}
+
+TEST_F(NamespacesTest, TwoNetworkNamespacesTalkOverTcpWithTls) {
+  UseTls();
+  ExpectBitsOfOneMachine(Run({}), "tcp");
+  EXPECT_FALSE(absl::StrContains(Log("w0"), "without encryption"));
+  EXPECT_FALSE(absl::StrContains(Log("coordinator"), "without encryption"));
 }
 
 #if STAGECOACH_HAVE_UCX_HEADERS
