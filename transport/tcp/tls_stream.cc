@@ -36,9 +36,10 @@ constexpr size_t kReadBufferBytes = 64 * 1024;
 class TlsStream final : public ByteStream {
  public:
   TlsStream(std::shared_ptr<const TlsIdentity> identity,
-            std::unique_ptr<ByteStream> plain)
+            std::unique_ptr<ByteStream> plain, int64_t records_per_key)
       : identity_(std::move(identity)),
         plain_(std::move(plain)),
+        records_per_key_(records_per_key),
         ssl_(SSL_new(identity_->context())) {}
   ~TlsStream() override { SSL_free(ssl_); }
 
@@ -176,6 +177,10 @@ class TlsStream final : public ByteStream {
     ERR_clear_error();
     const int result = SSL_write_ex(ssl_, from, bytes, &taken);
     if (result != 1) NoteFailureLocked(result);
+    if (taken > 0 && ++records_ % records_per_key_ == 0) {
+      // Told with the next record; the peer's key is its own affair.
+      SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED);
+    }
     return taken;
   }
 
@@ -221,23 +226,27 @@ class TlsStream final : public ByteStream {
 
   const std::shared_ptr<const TlsIdentity> identity_;
   const std::unique_ptr<ByteStream> plain_;
+  const int64_t records_per_key_;
   // OpenSSL's state serves one thread at a time.
   Mutex mu_;
   SSL* const ssl_;
   absl::Status broken_ SC_GUARDED_BY(mu_);
-  std::string unsent_ SC_GUARDED_BY(mu_);  // encrypted
-  std::atomic<bool> drained_{true};        // nothing is unsent
+  int64_t records_ SC_GUARDED_BY(mu_) = 0;  // encrypted
+  std::string unsent_ SC_GUARDED_BY(mu_);   // encrypted
+  std::atomic<bool> drained_{true};         // nothing is unsent
 };
 
 }  // namespace
 
-StreamFactory NewTlsStreams(std::shared_ptr<const TlsIdentity> identity) {
-  return [identity = std::move(identity)](
+StreamFactory NewTlsStreams(std::shared_ptr<const TlsIdentity> identity,
+                            int64_t records_per_key) {
+  return [identity = std::move(identity), records_per_key](
              UniqueFd socket,
              bool dialled) -> absl::StatusOr<std::unique_ptr<ByteStream>> {
     SC_ASSIGN_OR_RETURN(std::unique_ptr<ByteStream> plain,
                         NewPlainStream(std::move(socket), dialled));
-    auto stream = std::make_unique<TlsStream>(identity, std::move(plain));
+    auto stream = std::make_unique<TlsStream>(identity, std::move(plain),
+                                              records_per_key);
     SC_RETURN_IF_ERROR(stream->Begin(dialled));
     return std::unique_ptr<ByteStream>(std::move(stream));
   };

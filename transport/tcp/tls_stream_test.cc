@@ -52,11 +52,12 @@ class TlsStreamTest : public ::testing::Test {
     dialling_ = Over(dialling, fds[0], true);
     accepting_ = Over(accepting, fds[1], false);
   }
-  static std::unique_ptr<ByteStream> Over(
+  std::unique_ptr<ByteStream> Over(
       const std::shared_ptr<const TlsIdentity>& identity, int fd,
-      bool dialled) {
+      bool dialled) const {
     const StreamFactory factory =
-        identity == nullptr ? NewPlainStream : NewTlsStreams(identity);
+        identity == nullptr ? NewPlainStream
+                            : NewTlsStreams(identity, records_per_key_);
     return factory(UniqueFd(fd), dialled).value();
   }
   // What `to` reads of `sent`, with reads and writes of any length.
@@ -112,6 +113,7 @@ class TlsStreamTest : public ::testing::Test {
       Identity(authority_.Issue("there"));
   std::unique_ptr<ByteStream> dialling_;
   std::unique_ptr<ByteStream> accepting_;
+  int64_t records_per_key_ = kRecordsPerKey;
 };
 
 TEST_F(TlsStreamTest, CarriesBytesBothWays) {
@@ -122,6 +124,15 @@ TEST_F(TlsStreamTest, CarriesBytesBothWays) {
     EXPECT_EQ(Carry(dialling_.get(), accepting_.get(), sent, &random), sent);
     EXPECT_EQ(Carry(accepting_.get(), dialling_.get(), sent, &random), sent);
   }
+}
+
+TEST_F(TlsStreamTest, KeysChangeOnTheWay) {
+  std::mt19937 random(6);
+  records_per_key_ = 3;
+  Join(here_, there_);
+  const std::string sent = RandomBytes(1'000'000, &random);
+  EXPECT_EQ(Carry(dialling_.get(), accepting_.get(), sent, &random), sent);
+  EXPECT_EQ(Carry(accepting_.get(), dialling_.get(), sent, &random), sent);
 }
 
 // The bytes that the socket has not taken are the stream's, and come first.
