@@ -37,6 +37,7 @@ class TlsIdentity {
   };
   TlsIdentity() = default;
   absl::Status Read(const TlsFiles& files);
+  absl::Status MakeContext(const TlsFiles& files);
   absl::Status CheckOwn(const TlsFiles& files) const;
 
   std::string authority_;

@@ -65,11 +65,29 @@ TEST_F(TlsIdentityTest, SaysWhichFileIsWrongAndWhy) {
   ExpectRefused(files, text, "no certificate in PEM");
   files = files_;
   files.authority = text;
-  ExpectRefused(files, text, "no certificates of an authority");
+  ExpectRefused(files, text, "no certificates in PEM");
   files = files_;
   files.key = authority_.Issue("other").key;
   ExpectRefused(files, "ours-other.key",
                 absl::StrCat("not the key of ", files_.certificate));
+}
+
+TEST_F(TlsIdentityTest, AnEncryptedKeyIsRefusedAndNobodyIsAsked) {
+  TlsFiles files = files_;
+  files.key = authority_.EncryptKey(files_.key);
+  ExpectRefused(files, files.key, "not encrypted");
+}
+
+TEST_F(TlsIdentityTest, TheCertificateMustServeBothSides) {
+  TestAuthority::Request request;
+  request.purpose = "serverAuth";
+  ExpectRefused(authority_.Issue("server", request), "ours-server.pem",
+                "ssl_client");
+  request.purpose = "clientAuth";
+  ExpectRefused(authority_.Issue("client", request), "ours-client.pem",
+                "ssl_server");
+  request.purpose = "serverAuth,clientAuth";
+  EXPECT_TRUE(TlsIdentity::Load(authority_.Issue("both", request)).ok());
 }
 
 TEST_F(TlsIdentityTest, RefusesWhatPeersWouldRefuse) {

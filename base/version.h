@@ -8,7 +8,7 @@ namespace stagecoach {
 extern const char kVersion[];
 
 // Processes speak to each other only if this is the same.
-inline constexpr int kProtocolVersion = 1;
+inline constexpr int kProtocolVersion = 2;
 
 }  // namespace stagecoach
 

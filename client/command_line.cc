@@ -34,7 +34,7 @@ void ResolveEndpoint(Context* context) {
 }
 
 // Coordinators and workers that this process starts take part in it.
-absl::Status UseTls(const TlsFiles& files) {
+void UseTls(const TlsFiles& files) {
   const std::pair<const char*, const std::string&> variables[] = {
       {kTlsAuthorityVariable, files.authority},
       {kTlsCertificateVariable, files.certificate},
@@ -43,7 +43,7 @@ absl::Status UseTls(const TlsFiles& files) {
   for (const auto& [variable, value] : variables) {
     if (!value.empty()) setenv(variable, value.c_str(), /*overwrite=*/1);
   }
-  return rpc::UseTlsOf(files);
+  rpc::UseTlsOf(files).IgnoreError();
 }
 
 bool Contains(const std::vector<std::string>& words, const std::string& word) {
@@ -230,9 +230,8 @@ int RunCommandLine(CLI::App* app, int argc, const char* const* argv,
     return ReportUsage(app, error, context);
   }
   ResolveEndpoint(context);
-  if (const absl::Status status = UseTls(context->tls); !status.ok()) {
-    return ReportError(status, context);
-  }
+  // What is wrong with the files is told by who needs them.
+  UseTls(context->tls);
   const absl::StatusOr<int> exit_code = context->action();
   if (!exit_code.ok()) return ReportError(exit_code.status(), context);
   return *exit_code;

@@ -39,7 +39,8 @@ const char* VerdictName(Verdict verdict) {
 Finding CheckCoordinator(const Context& context) {
   const absl::StatusOr<v1::GetCoordinatorResponse> answer =
       JobClient(context.endpoint).Coordinator();
-  if (!answer.ok() && context.endpoint_given) {
+  if (!answer.ok() &&
+      (context.endpoint_given || absl::IsInvalidArgument(answer.status()))) {
     return {"coordinator", Verdict::kFail,
             absl::StrCat("none answers at ", context.endpoint),
             std::string(answer.status().message())};

@@ -103,13 +103,14 @@ TEST_F(DoctorTest, AGivenCoordinatorMustAnswer) {
   const std::string address = coordinator.Start();
   const ClientResult found = Doctor("STAGECOACH_ENDPOINT", address);
   EXPECT_EQ(found.exit_code, 0) << found.out;
-  EXPECT_THAT(Find(found, "coordinator")["detail"].get<std::string>(),
-              HasSubstr("9.8.7 (protocol 1)"));
+  EXPECT_THAT(
+      Find(found, "coordinator")["detail"].get<std::string>(),
+      HasSubstr(absl::StrCat("9.8.7 (protocol ", kProtocolVersion, ")")));
 }
 
 TEST_F(DoctorTest, ACoordinatorOfAnotherProtocolFails) {
   FakeCoordinator coordinator;
-  coordinator.protocol = 2;
+  coordinator.protocol = kProtocolVersion + 1;
   const ClientResult result =
       Doctor("STAGECOACH_ENDPOINT", coordinator.Start());
   EXPECT_EQ(result.exit_code, 1);

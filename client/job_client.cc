@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "base/status.h"
 #include "base/version.h"
 #include "client/calls.h"
 #include "rpc/address.h"
@@ -48,12 +49,16 @@ grpc::Status Repeatedly(
   }
 }
 
-// A coordinator that uses TLS hangs up on who does not.
+// A coordinator that uses TLS hangs up on who does not, and the other way
+// round.
 std::string TlsHint(const std::string& endpoint) {
-  const absl::StatusOr<rpc::Address> address = rpc::ParseAddress(endpoint);
-  if (rpc::TlsInUse() != nullptr || !address.ok() || address->IsLoopback()) {
-    return "";
+  const auto identity = rpc::TlsInUse();
+  if (identity.ok() && *identity != nullptr) {
+    return "; this command uses TLS (--tls-... or STAGECOACH_TLS_...): does "
+           "it?";
   }
+  const absl::StatusOr<rpc::Address> address = rpc::ParseAddress(endpoint);
+  if (!address.ok() || address->IsLoopback()) return "";
   return "; if it uses TLS, give --tls-authority, --tls-certificate and "
          "--tls-key";
 }
@@ -68,6 +73,7 @@ JobClient::JobClient(std::string endpoint)
       cluster_(v1::ClusterService::NewStub(channel_)) {}
 
 absl::Status JobClient::ToStatus(const grpc::Status& status) const {
+  SC_RETURN_IF_ERROR(rpc::TlsInUse().status());
   const absl::Status converted = rpc::FromGrpc(status);
   switch (converted.code()) {
     case absl::StatusCode::kUnavailable:

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/version.h"
 #include "client/testing/client_process.h"
 #include "client/testing/fake_coordinator.h"
 #include "client/testing/sample_messages.h"
@@ -300,11 +301,21 @@ TEST_F(JobCommandsTest, VersionSkewEndsWith5) {
   }
 }
 
+// Certificates matter to who connects, and to nobody else.
+TEST_F(JobCommandsTest, ABadCertificateEndsWith2WhereItIsNeeded) {
+  const std::vector<std::string> tls = {"--tls-authority", "/no/such/ca.pem"};
+  ClientResult result = Run({"job", "list", tls[0], tls[1]});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.error, HasSubstr("--tls-authority: cannot read"));
+  result = Run({"completion", "bash", tls[0], tls[1]});
+  EXPECT_EQ(result.exit_code, 0) << result.error;
+}
+
 TEST_F(JobCommandsTest, VersionTellsOfAnotherProtocol) {
-  coordinator_.protocol = 2;
+  coordinator_.protocol = kProtocolVersion + 1;
   const ClientResult result = Run({"version", "-o", "json"});
   EXPECT_EQ(result.exit_code, 5);
-  EXPECT_EQ(result.document()["coordinator"]["protocol"], 2);
+  EXPECT_EQ(result.document()["coordinator"]["protocol"], kProtocolVersion + 1);
   EXPECT_EQ(result.document()["error"]["exit_code"], 5);
 }
 

@@ -73,8 +73,10 @@ absl::Status WaitForWorkers(const LocalCluster& cluster, int count,
                             absl::Time deadline, Interrupt* interrupt) {
   JobClient client(cluster.address());
   int registered = 0;
+  absl::Status last;
   while (Now() < deadline) {
     const absl::StatusOr<v1::ListWorkersResponse> response = client.Workers();
+    last = response.status();
     if (response.ok()) registered = response->workers_size();
     if (registered >= count) return absl::OkStatus();
     if (interrupt->WaitFor(kPollInterval)) {
@@ -82,7 +84,8 @@ absl::Status WaitForWorkers(const LocalCluster& cluster, int count,
     }
   }
   return absl::DeadlineExceededError(absl::StrCat(
-      "only ", registered, " of ", count, " workers registered in time"));
+      "only ", registered, " of ", count, " workers registered in time",
+      last.ok() ? "" : absl::StrCat("; ", last.message())));
 }
 
 // Ends those of `processes` that run; SIGKILL for who does not by itself.

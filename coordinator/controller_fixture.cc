@@ -63,6 +63,7 @@ absl::Status FakeWorker::Send(v1::CoordinatorMessage message) {
   if (message.has_assign()) {
     epoch = message.fence().epoch();
     assign = message.assign();
+    told_together.clear();
   }
   if (message.step_begin().has_outcome()) {
     // As if it had come by itself.
@@ -71,6 +72,7 @@ absl::Status FakeWorker::Send(v1::CoordinatorMessage message) {
     outcome.mutable_step_commit()->Swap(
         message.mutable_step_begin()->mutable_outcome());
     message.mutable_step_begin()->clear_outcome();
+    told_together.insert(outcome.step_commit().step());
     received.push_back(std::move(outcome));
   }
   received.push_back(std::move(message));
@@ -161,6 +163,10 @@ void ControllerTest::Disconnect(FakeWorker& worker) {
 
 std::optional<v1::WorkerMessage> ControllerTest::AnswerTo(
     const FakeWorker& worker, const v1::CoordinatorMessage& message) {
+  if (message.has_step_commit() &&
+      worker.told_together.count(message.step_commit().step()) > 0) {
+    return std::nullopt;
+  }
   return ScriptedAnswer(worker.name, worker.assign, message);
 }
 

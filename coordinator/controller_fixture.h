@@ -1,14 +1,17 @@
 #ifndef STAGECOACH_COORDINATOR_CONTROLLER_FIXTURE_H_
 #define STAGECOACH_COORDINATOR_CONTROLLER_FIXTURE_H_
 
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/serial_executor.h"
+#include "base/version.h"
 #include "coordinator/controller.h"
 #include "coordinator/test_spec.h"
 #include "gtest/gtest.h"
@@ -28,6 +31,8 @@ struct FakeWorker : WorkerLink {
   std::vector<v1::CoordinatorMessage> received;
   v1::Assign assign;    // the last
   size_t answered = 0;  // of those received
+  // Outcomes that a StepBegin brought: good workers do not answer them.
+  std::set<int64_t> told_together;
   std::optional<absl::Status> closed;
 };
 
@@ -79,7 +84,7 @@ class ControllerTest : public ::testing::Test {
   static Request Versioned() {
     Request request;
     request.mutable_version()->set_version("0.0.0");
-    request.mutable_version()->set_protocol(1);
+    request.mutable_version()->set_protocol(kProtocolVersion);
     return request;
   }
   // The id of the job.

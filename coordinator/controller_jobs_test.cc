@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "base/sha256.h"
 #include "coordinator/controller_fixture.h"
 #include "gtest/gtest.h"
@@ -389,7 +390,9 @@ TEST_F(ControllerJobsTest, AnotherProtocolIsAVersionSkew) {
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_TRUE(absl::StrContains(status.message(), "9.9.9")) << status;
   EXPECT_TRUE(absl::StrContains(status.message(), "protocol 99")) << status;
-  EXPECT_TRUE(absl::StrContains(status.message(), "protocol 1)")) << status;
+  EXPECT_TRUE(absl::StrContains(
+      status.message(), absl::StrCat("protocol ", kProtocolVersion, ")")))
+      << status;
 }
 
 TEST_F(ControllerJobsTest, LatestIsTheJobSubmittedLast) {

@@ -96,7 +96,10 @@ TEST_F(ControllerSessionsTest, AnotherProtocolIsRefusedWithBothVersions) {
   SayUnfenced(*link, message);
   ASSERT_TRUE(link->closed.has_value());
   EXPECT_EQ(link->closed->code(), absl::StatusCode::kFailedPrecondition);
-  for (const char* words : {"7.0.0", "protocol 7", "protocol 1)", "w0"}) {
+  const std::string ours = absl::StrCat("protocol ", kProtocolVersion, ")");
+  for (const std::string& words :
+       {std::string("7.0.0"), std::string("protocol 7"), ours,
+        std::string("w0")}) {
     EXPECT_TRUE(absl::StrContains(link->closed->message(), words))
         << *link->closed;
   }
@@ -311,7 +314,7 @@ TEST_F(ControllerSessionsTest, CoordinatorTellsItsVersionToAnyClient) {
   controller_->GetCoordinator(v1::GetCoordinatorRequest(),
                               [&](auto reply) { response = *reply; });
   RunAll();
-  EXPECT_EQ(response.protocol(), 1);
+  EXPECT_EQ(response.protocol(), kProtocolVersion);
   EXPECT_EQ(response.term(), 1);
   EXPECT_FALSE(response.version().empty());
 }

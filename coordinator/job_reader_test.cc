@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/version.h"
 #include "coordinator/controller_fixture.h"
 #include "coordinator/test_spec.h"
 #include "gtest/gtest.h"
@@ -250,7 +251,8 @@ TEST_F(JobReaderTest, AReturningWorkerGoesOnWhereItWas) {
     v1::WorkerMessage message;
     message.mutable_fence()->set_incarnation(again->incarnation);
     message.mutable_register_()->set_worker("w0");
-    message.mutable_register_()->mutable_version()->set_protocol(1);
+    message.mutable_register_()->mutable_version()->set_protocol(
+        kProtocolVersion);
     return message;
   }());
   SayLog(*again, 0, "one\ntwo\n");

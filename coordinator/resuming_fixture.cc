@@ -193,6 +193,10 @@ void ResumingTest::Take(WorkerProcess& process,
       process.answers.set_committed_steps(message.step_commit().step() + 1);
       process.answers.set_applied_steps(message.step_commit().step() + 1);
       process.state = v1::PLACEMENT_STATE_READY;
+      if (process.link != nullptr &&
+          process.link->told_together.count(message.step_commit().step()) > 0) {
+        return;
+      }
       break;
     case v1::CoordinatorMessage::kWriteCheckpoint: {
       if (state != v1::PLACEMENT_STATE_READY) return;

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/serial_executor.h"
+#include "base/version.h"
 #include "bazel/fuzzing/fuzz_input.h"
 #include "coordinator/controller.h"
 #include "coordinator/journal.h"
@@ -208,7 +209,7 @@ class Cluster {
 
   void SubmitTiny(uint8_t how) {
     v1::SubmitJobRequest request;
-    request.mutable_version()->set_protocol(1);
+    request.mutable_version()->set_protocol(kProtocolVersion);
     *request.mutable_spec() = TinySpec(1 + how % 3);
     // Has to be profiled.
     if (how >= 128) {
@@ -262,7 +263,7 @@ class Cluster {
     if (!request.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
       return;
     }
-    request.mutable_version()->set_protocol(1);
+    request.mutable_version()->set_protocol(kProtocolVersion);
     (controller_.*ask)(request, Once<Response>());
     RunAll();
   }
@@ -271,7 +272,7 @@ class Cluster {
     if (!request.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
       return;
     }
-    request.mutable_version()->set_protocol(1);
+    request.mutable_version()->set_protocol(kProtocolVersion);
     controller_.AskMemory(static_cast<MemoryQueryKind>(bytes.size() % 4),
                           request, Once<v1::GetMemoryStatsResponse>());
     RunAll();
@@ -281,7 +282,7 @@ class Cluster {
     if (!request.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
       return;
     }
-    request.mutable_version()->set_protocol(1);
+    request.mutable_version()->set_protocol(kProtocolVersion);
     controller_.Watch(request, std::make_shared<Watcher>());
     RunAll();
   }
@@ -296,7 +297,7 @@ class Cluster {
   // It has not stopped because of what somebody said.
   void CheckStillAnswers() {
     v1::GetCoordinatorRequest request;
-    request.mutable_version()->set_protocol(1);
+    request.mutable_version()->set_protocol(kProtocolVersion);
     absl::Status status = absl::UnknownError("no answer");
     controller_.GetCoordinator(
         request, [&](const absl::StatusOr<v1::GetCoordinatorResponse>& answer) {

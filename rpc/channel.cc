@@ -52,22 +52,24 @@ absl::Status CannotListen(absl::StatusCode code, const Address& address,
 // One identity a process.
 struct Identity {
   Mutex mu;
-  std::shared_ptr<const TlsIdentity> current SC_GUARDED_BY(mu);
+  absl::StatusOr<std::shared_ptr<const TlsIdentity>> current SC_GUARDED_BY(mu) =
+      nullptr;
 };
 Identity& ProcessIdentity() {
   static auto* const identity = new Identity;
   return *identity;
 }
 
-// Null: the connection is a plain one. Who may open a unix socket is the
+// Null: connections there are plain ones. Who may open a unix socket is the
 // matter of its folder.
-std::shared_ptr<const TlsIdentity> IdentityAt(const Address& address) {
-  return address.is_unix ? nullptr : TlsInUse();
+absl::StatusOr<std::shared_ptr<const TlsIdentity>> IdentityAt(
+    const Address& address) {
+  if (address.is_unix) return nullptr;
+  return TlsInUse();
 }
 
-std::shared_ptr<grpc::ServerCredentials> ServerCredentialsAt(
-    const Address& address) {
-  const std::shared_ptr<const TlsIdentity> identity = IdentityAt(address);
+std::shared_ptr<grpc::ServerCredentials> ServerCredentialsOf(
+    const std::shared_ptr<const TlsIdentity>& identity) {
   if (identity == nullptr) return grpc::InsecureServerCredentials();
   grpc::SslServerCredentialsOptions options(
       GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
@@ -77,17 +79,28 @@ std::shared_ptr<grpc::ServerCredentials> ServerCredentialsAt(
   return grpc::SslServerCredentials(options);
 }
 
+std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsOf(
+    const std::shared_ptr<const TlsIdentity>& identity) {
+  if (identity == nullptr) return grpc::InsecureChannelCredentials();
+  grpc::SslCredentialsOptions options;
+  options.pem_root_certs = identity->authority();
+  options.pem_private_key = identity->key();
+  options.pem_cert_chain = identity->certificate();
+  return grpc::SslCredentials(options);
+}
+
+constexpr char kTlsRemedy[] =
+    "use TLS (--tls-authority, --tls-certificate, --tls-key)";
+
 absl::Status CheckReach(const Address& address, const ListenOptions& options) {
-  if (address.IsLoopback() || IdentityAt(address) != nullptr) {
-    return absl::OkStatus();
-  }
   if (!options.allow_plaintext) {
     return CannotListen(
         absl::StatusCode::kPermissionDenied, address,
-        "anyone who reaches this address could run jobs, for connections are "
-        "not authenticated; listen on 127.0.0.1, [::1] or a unix: socket, use "
-        "TLS (--tls-authority, --tls-certificate, --tls-key), or, in a closed "
-        "network, give --allow-plaintext");
+        absl::StrCat("anyone who reaches this address could run jobs, for "
+                     "connections are not authenticated; listen on 127.0.0.1, "
+                     "[::1] or a unix: socket, ",
+                     kTlsRemedy,
+                     ", or, in a closed network, give --allow-plaintext"));
   }
   LogWarning(absl::StrCat("listening on ", address.ToString(),
                           " without encryption or authentication "
@@ -168,23 +181,41 @@ absl::Status Explain(const Address& address) {
 
 }  // namespace
 
-void UseTls(std::shared_ptr<const TlsIdentity> identity) {
+void UseTls(absl::StatusOr<std::shared_ptr<const TlsIdentity>> identity) {
   Identity& process = ProcessIdentity();
   MutexLock lock(&process.mu);
   process.current = std::move(identity);
 }
 
-std::shared_ptr<const TlsIdentity> TlsInUse() {
+absl::StatusOr<std::shared_ptr<const TlsIdentity>> TlsInUse() {
   Identity& process = ProcessIdentity();
   MutexLock lock(&process.mu);
   return process.current;
+}
+
+absl::Status CheckDial(const std::string& address, bool allow_plaintext) {
+  SC_ASSIGN_OR_RETURN(const Address parsed, ParseAddress(address));
+  SC_ASSIGN_OR_RETURN(const std::shared_ptr<const TlsIdentity> identity,
+                      IdentityAt(parsed));
+  if (parsed.IsLoopback() || identity != nullptr || allow_plaintext) {
+    return absl::OkStatus();
+  }
+  return absl::PermissionDeniedError(absl::StrCat(
+      "will not connect to ", address,
+      ": without TLS whoever answers there, or reads on the way, could run "
+      "code here; ",
+      kTlsRemedy, ", or, in a closed network, give --allow-plaintext"));
 }
 
 absl::StatusOr<ListeningServer> Listen(grpc::ServerBuilder& builder,
                                        const ListenOptions& options) {
   PrepareGrpc();
   SC_ASSIGN_OR_RETURN(Address address, ParseAddress(options.address));
-  SC_RETURN_IF_ERROR(CheckReach(address, options));
+  SC_ASSIGN_OR_RETURN(const std::shared_ptr<const TlsIdentity> identity,
+                      IdentityAt(address));
+  if (!address.IsLoopback() && identity == nullptr) {
+    SC_RETURN_IF_ERROR(CheckReach(address, options));
+  }
   if (address.is_unix && UnixSocketAnswers(address.path)) {
     return CannotListen(absl::StatusCode::kAlreadyExists, address,
                         "another process listens there; stop it, or choose "
@@ -197,7 +228,7 @@ absl::StatusOr<ListeningServer> Listen(grpc::ServerBuilder& builder,
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder.SetMaxSendMessageSize(kMaxMessageBytes);
   int port = 0;
-  builder.AddListeningPort(address.ToString(), ServerCredentialsAt(address),
+  builder.AddListeningPort(address.ToString(), ServerCredentialsOf(identity),
                            &port);
   ListeningServer listening;
   listening.server = builder.BuildAndStart();
@@ -215,19 +246,12 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
   }
   // An address that cannot be read fails in gRPC's words with the first call.
   const absl::StatusOr<Address> parsed = ParseAddress(address);
-  const std::shared_ptr<const TlsIdentity> identity =
+  const absl::StatusOr<std::shared_ptr<const TlsIdentity>> identity =
       IdentityAt(parsed.value_or(Address()));
-  std::shared_ptr<grpc::ChannelCredentials> credentials =
-      grpc::InsecureChannelCredentials();
-  if (identity != nullptr) {
-    grpc::SslCredentialsOptions options;
-    options.pem_root_certs = identity->authority();
-    options.pem_private_key = identity->key();
-    options.pem_cert_chain = identity->certificate();
-    credentials = grpc::SslCredentials(options);
-    if (!identity->name().empty()) {
-      arguments.SetSslTargetNameOverride(identity->name());
-    }
+  std::shared_ptr<grpc::ChannelCredentials> credentials;  // null: fails calls
+  if (identity.ok()) credentials = ChannelCredentialsOf(*identity);
+  if (identity.ok() && *identity != nullptr && !(*identity)->name().empty()) {
+    arguments.SetSslTargetNameOverride((*identity)->name());
   }
   return grpc::CreateCustomChannel(address, credentials, arguments);
 }

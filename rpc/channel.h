@@ -14,10 +14,11 @@ namespace stagecoach::rpc {
 
 // From now on every server and channel of this process is TLS's, but those at
 // unix sockets; peers must know each other by certificates of the same
-// authority. Call before the first of them is made; null: no TLS.
-void UseTls(std::shared_ptr<const TlsIdentity> identity);
+// authority. Call before the first of them is made; null: no TLS. With an error
+// servers fail with it, and channels carry nothing.
+void UseTls(absl::StatusOr<std::shared_ptr<const TlsIdentity>> identity);
 // What was given last.
-std::shared_ptr<const TlsIdentity> TlsInUse();
+absl::StatusOr<std::shared_ptr<const TlsIdentity>> TlsInUse();
 
 struct ListenOptions {
   std::string address = "127.0.0.1:0";
@@ -39,6 +40,10 @@ struct ListeningServer {
 // the port is taken, kInvalidArgument for an address that cannot be read.
 absl::StatusOr<ListeningServer> Listen(grpc::ServerBuilder& builder,
                                        const ListenOptions& options);
+
+// kPermissionDenied, with a remedy, for an address beyond this machine without
+// TLS: for programs that do what whoever answers there says.
+absl::Status CheckDial(const std::string& address, bool allow_plaintext);
 
 // A channel with the same settings. Never blocks.
 std::shared_ptr<grpc::Channel> Connect(const std::string& address);

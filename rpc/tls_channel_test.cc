@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/testing/certificates.h"
 #include "gtest/gtest.h"
@@ -131,6 +132,36 @@ TEST_F(TlsChannelTest, AServerWithoutTlsIsNotBelieved) {
   const ListeningServer server = Serve();
   EXPECT_TRUE(absl::IsUnavailable(Ask(server.address, client_)));
   EXPECT_TRUE(Ask(server.address, nullptr).ok());
+}
+
+// Not in the clear because the certificate cannot be used.
+TEST_F(TlsChannelTest, AnIdentityThatCannotBeUsedServesAndCarriesNothing) {
+  const ListeningServer plain = Serve();
+  UseTls(absl::InvalidArgumentError("TLS: bad file"));
+  EXPECT_EQ(TlsInUse().status().message(), "TLS: bad file");
+  ListenOptions options;
+  grpc::ServerBuilder builder;
+  EXPECT_EQ(Listen(builder, options).status().message(), "TLS: bad file");
+  EXPECT_EQ(CheckDial("127.0.0.1:1", true).message(), "TLS: bad file");
+  grpc::ClientContext context;
+  v1::GetCoordinatorResponse response;
+  EXPECT_FALSE(
+      v1::ClusterService::NewStub(Connect(plain.address))
+          ->GetCoordinator(&context, v1::GetCoordinatorRequest(), &response)
+          .ok());
+  EXPECT_EQ(service_.calls, 0);
+}
+
+TEST_F(TlsChannelTest, ObeysNobodyElsewhereWithoutTls) {
+  const absl::Status refused = CheckDial("192.0.2.1:7070", false);
+  EXPECT_TRUE(absl::IsPermissionDenied(refused)) << refused;
+  EXPECT_TRUE(absl::StrContains(refused.message(), "--allow-plaintext"));
+  EXPECT_TRUE(CheckDial("192.0.2.1:7070", true).ok());
+  EXPECT_TRUE(CheckDial("127.0.0.1:7070", false).ok());
+  EXPECT_TRUE(CheckDial("unix:/run/socket", false).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckDial("nonsense", true)));
+  UseTls(client_);
+  EXPECT_TRUE(CheckDial("192.0.2.1:7070", false).ok());
 }
 
 TEST_F(TlsChannelTest, MayListenBeyondThisMachine) {

@@ -3,7 +3,6 @@
 #include <memory>
 #include <utility>
 
-#include "base/status.h"
 #include "base/tls_identity.h"
 #include "rpc/channel.h"
 
@@ -32,10 +31,11 @@ void AddTlsFlags(CLI::App* app, TlsFiles* files) {
 
 absl::Status UseTlsOf(const TlsFiles& files) {
   if (files.empty()) return absl::OkStatus();
-  SC_ASSIGN_OR_RETURN(std::shared_ptr<const TlsIdentity> identity,
-                      TlsIdentity::Load(files));
+  absl::StatusOr<std::shared_ptr<const TlsIdentity>> identity =
+      TlsIdentity::Load(files);
+  const absl::Status status = identity.status();
   UseTls(std::move(identity));
-  return absl::OkStatus();
+  return status;
 }
 
 }  // namespace stagecoach::rpc

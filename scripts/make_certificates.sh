@@ -36,8 +36,7 @@ mkdir -p "$directory"
 authority=$directory/authority
 
 new_key() {
-  openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1" \
-    2>/dev/null
+  openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1"
 }
 
 # The part of subjectAltName for a name or an address.
@@ -49,24 +48,42 @@ alternative() {
   fi
 }
 
+# Key and certificate appear together, or not at all.
+new=$(mktemp -d)
+trap 'rm -rf "$new"' EXIT
+publish() {
+  mv "$new/key" "$1.key"
+  mv "$new/pem" "$1.pem"
+}
+
 if [[ ! -e $authority.key ]]; then
-  new_key "$authority.key"
-  openssl req -x509 -new -key "$authority.key" -out "$authority.pem" \
+  new_key "$new/key"
+  openssl req -x509 -new -key "$new/key" -out "$new/pem" \
     -days 3650 -subj '/CN=stagecoach authority' \
     -addext 'keyUsage=critical,keyCertSign'
+  publish "$authority"
 fi
 
 for names in "$@"; do
   first=${names%%,*}
+  if [[ $first == authority ]]; then
+    echo 'make_certificates: "authority" is the name of the authority' >&2
+    exit 2
+  fi
   alternatives='DNS:localhost,IP:127.0.0.1,IP:::1'
   for name in ${names//,/ }; do
     alternatives+=,$(alternative "$name")
   done
-  new_key "$directory/$first.key"
-  openssl req -new -key "$directory/$first.key" -subj "/CN=$first" |
-    openssl x509 -req -CA "$authority.pem" -CAkey "$authority.key" \
-      -set_serial "0x$(openssl rand -hex 16)" -days 730 \
-      -extfile <(printf 'subjectAltName=%s\n' "$alternatives") \
-      -out "$directory/$first.pem" 2>/dev/null
+  new_key "$new/key"
+  openssl req -new -key "$new/key" -subj "/CN=$first" -out "$new/request"
+  printf 'subjectAltName=%s\n' "$alternatives" >"$new/extensions"
+  if ! openssl x509 -req -in "$new/request" -CA "$authority.pem" \
+    -CAkey "$authority.key" -set_serial "0x$(openssl rand -hex 16)" -days 730 \
+    -extfile "$new/extensions" -out "$new/pem" 2>"$new/errors"; then
+    cat "$new/errors" >&2
+    echo "make_certificates: no certificate for $names" >&2
+    exit 1
+  fi
+  publish "$directory/$first"
   echo "$directory/$first.pem: $alternatives"
 done

@@ -75,7 +75,8 @@ bool IsAskedFor(const transport::nccl::NcclSettings& nccl) {
          nccl.cuda_runtime_library != defaults.cuda_runtime_library;
 }
 
-Transport Nccl(const transport::nccl::NcclSettings& settings) {
+Transport Nccl(const transport::nccl::NcclSettings& settings,
+               bool allow_plaintext) {
   Transport nccl;
   nccl.kind = "nccl";
   nccl.merit = "GPU to GPU";
@@ -91,8 +92,13 @@ Transport Nccl(const transport::nccl::NcclSettings& settings) {
   } else {
     nccl.obstacle = std::string(detail.status().message());
   }
-  nccl.check = [share_gpu = settings.share_gpu](const PathEnd& from,
-                                                const PathEnd& to) {
+  nccl.check = [share_gpu = settings.share_gpu, allow_plaintext](
+                   const PathEnd& from, const PathEnd& to) -> absl::Status {
+    if (!allow_plaintext && from.location.boot_id != to.location.boot_id) {
+      return absl::FailedPreconditionError(
+          "nccl: the peer is on another machine and NCCL does not encrypt; in "
+          "a closed network, start both with --allow-plaintext");
+    }
     return transport::CheckNcclPair(from.detail, to.detail, share_gpu);
   };
   return nccl;
@@ -140,8 +146,8 @@ Transport Ucx(const TransportSettings& settings) {
 absl::StatusOr<std::vector<Transport>> BuiltInTransports(
     const TransportSettings& settings) {
   SC_ASSIGN_OR_RETURN(Transport tcp, Tcp(settings));
-  return std::vector<Transport>{Nccl(settings.nccl), Shm(), Ucx(settings),
-                                std::move(tcp)};
+  return std::vector<Transport>{Nccl(settings.nccl, settings.allow_plaintext),
+                                Shm(), Ucx(settings), std::move(tcp)};
 }
 
 }  // namespace stagecoach::worker

@@ -122,6 +122,8 @@ absl::Status Worker::Impl::Start() {
   rpc::ListenOptions listen;
   listen.address = options_.listen;
   listen.allow_plaintext = options_.allow_plaintext;
+  SC_RETURN_IF_ERROR(
+      rpc::CheckDial(options_.coordinator, options_.allow_plaintext));
   SC_ASSIGN_OR_RETURN(server_, rpc::Listen(builder, listen));
   stub_ = v1::SessionService::NewStub(rpc::Connect(options_.coordinator));
   session_ = std::make_shared<Session>(MakeSessionOptions());

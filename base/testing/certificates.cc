@@ -75,6 +75,9 @@ TestAuthority::Certificate TestAuthority::Make(const std::string& name,
     Extend(raw, issuer, NID_key_usage, "critical,keyCertSign");
   } else {
     Extend(raw, issuer, NID_subject_alt_name, request.names.c_str());
+    if (!request.purpose.empty()) {
+      Extend(raw, issuer, NID_ext_key_usage, request.purpose.c_str());
+    }
   }
   Check(X509_sign(raw, key_.get(), EVP_sha256()) > 0, "X509_sign");
   return certificate;
@@ -97,6 +100,20 @@ TlsFiles TestAuthority::Issue(const std::string& file, const Request& request) {
                              nullptr, nullptr) == 1,
         "PEM_write_PrivateKey");
   return files;
+}
+
+std::string TestAuthority::EncryptKey(const std::string& file) {
+  const File plain(std::fopen(file.c_str(), "r"), std::fclose);
+  Check(plain != nullptr, file.c_str());
+  const Key key(PEM_read_PrivateKey(plain.get(), nullptr, nullptr, nullptr));
+  Check(key != nullptr, "PEM_read_PrivateKey");
+  const std::string encrypted = file + ".encrypted";
+  const File out = Open(encrypted);
+  char passphrase[] = "secret";
+  Check(PEM_write_PrivateKey(out.get(), key.get(), EVP_aes_256_cbc(), nullptr,
+                             0, nullptr, passphrase) == 1,
+        "PEM_write_PrivateKey");
+  return encrypted;
 }
 
 }  // namespace stagecoach::testing

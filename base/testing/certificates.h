@@ -18,6 +18,7 @@ class TestAuthority {
   struct Request {
     // Subject alternative names, as OpenSSL's configuration writes them.
     std::string names = "DNS:localhost,IP:127.0.0.1,IP:::1";
+    std::string purpose;  // extended key usage; empty: any
     int64_t begins_in_seconds = -3600;
     int64_t ends_in_seconds = 3600;
   };
@@ -28,6 +29,8 @@ class TestAuthority {
   // Writes FOLDER/NAME-FILE.pem and FOLDER/NAME-FILE.key.
   TlsFiles Issue(const std::string& file, const Request& request);
   TlsFiles Issue(const std::string& file) { return Issue(file, Request()); }
+  // Writes the key of a file with a passphrase; the new file.
+  static std::string EncryptKey(const std::string& file);
 
  private:
   struct Free {

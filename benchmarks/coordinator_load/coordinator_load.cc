@@ -27,6 +27,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "base/process.h"
+#include "base/tls_files.h"
 #include "benchmarks/coordinator_load/simulated_workers.h"
 #include "client/job_client.h"
 #include "coordinator/test_spec.h"
@@ -222,5 +223,11 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", flags.seconds, "of the phases that only measure")
       ->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
+  // The simulated workers are plain ones.
+  for (const char* variable :
+       {stagecoach::kTlsAuthorityVariable, stagecoach::kTlsCertificateVariable,
+        stagecoach::kTlsKeyVariable, stagecoach::kTlsNameVariable}) {
+    unsetenv(variable);
+  }
   return stagecoach::benchmarks::Load(flags).Run() ? 0 : 1;
 }

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "base/mutex.h"
+#include "base/version.h"
 #include "stagecoach/v1/cluster.grpc.pb.h"
 #include "stagecoach/v1/job.grpc.pb.h"
 #include "stagecoach/v1/memory.grpc.pb.h"
@@ -60,7 +61,7 @@ class FakeCoordinator final
   // Of a job that was asked for a checkpoint, after its second step.
   std::function<void(v1::Job job)> on_checkpoint;
   // What to say of itself.
-  int protocol = 1;
+  int protocol = kProtocolVersion;
 
   grpc::Status SubmitJob(grpc::ServerContext* context,
                          const v1::SubmitJobRequest* request,

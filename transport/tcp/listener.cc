@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,7 +16,8 @@
 namespace stagecoach::transport::tcp {
 namespace {
 
-// Connections that have not greeted yet; more are cut at once.
+// Connections that have not greeted yet; when there are more, the one that has
+// been silent for longest is cut.
 constexpr size_t kMaxGreeters = 256;
 
 }  // namespace
@@ -132,10 +134,15 @@ void Listener::OnEvents(uint32_t /*events*/) {
     if (!socket->valid()) return;
     absl::StatusOr<std::unique_ptr<ByteStream>> stream =
         options_.new_stream(*std::move(socket), /*dialled=*/false);
-    if (!stream.ok() || greeters_.size() >= kMaxGreeters) continue;
+    if (!stream.ok()) continue;
+    if (greeters_.size() >= kMaxGreeters) {
+      counters_->Refuse(Refusal::kSilent);
+      greeters_.front()->Cut();
+      greeters_.pop_front();
+    }
     const auto greeter = std::make_shared<Greeter>(
         weak_from_this(), *std::move(stream), counters_);
-    greeters_.insert(greeter);
+    greeters_.push_back(greeter);
     greeter->Watch(reactor_);
     reactor_->PostAt(
         Reactor::Clock::now() +
@@ -144,11 +151,10 @@ void Listener::OnEvents(uint32_t /*events*/) {
           const auto listener = self.lock();
           const auto silent = late.lock();
           if (listener == nullptr || silent == nullptr ||
-              listener->greeters_.count(silent) == 0) {
+              !listener->Done(silent)) {
             return;
           }
           listener->counters_->Refuse(Refusal::kSilent);
-          listener->Done(silent);
           silent->Cut();
         });
   }
@@ -162,8 +168,11 @@ void Listener::TurnOneAway() {
   spare_.Reset(open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
-void Listener::Done(const std::shared_ptr<Greeter>& greeter) {
-  greeters_.erase(greeter);
+bool Listener::Done(const std::shared_ptr<Greeter>& greeter) {
+  const auto found = std::find(greeters_.begin(), greeters_.end(), greeter);
+  if (found == greeters_.end()) return false;
+  greeters_.erase(found);
+  return true;
 }
 
 absl::Status Listener::Check(const Hello& hello) const {

@@ -2,9 +2,9 @@
 #define STAGECOACH_TRANSPORT_TCP_LISTENER_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
-#include <set>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -49,7 +49,8 @@ class Listener final : public Reactor::Handler,
   void TurnOneAway();
   // OK, or the refusal that the peer is told, counted.
   absl::Status Check(const Hello& hello) const;
-  void Done(const std::shared_ptr<Greeter>& greeter);
+  // Whether it was one of those that had not greeted.
+  bool Done(const std::shared_ptr<Greeter>& greeter);
 
   Reactor* const reactor_;
   Counters* const counters_;
@@ -58,7 +59,7 @@ class Listener final : public Reactor::Handler,
   uint64_t watch_ = 0;
   // Given up for a moment when there are no descriptors left.
   UniqueFd spare_;
-  std::set<std::shared_ptr<Greeter>> greeters_;
+  std::deque<std::shared_ptr<Greeter>> greeters_;  // the oldest first
 };
 
 }  // namespace stagecoach::transport::tcp

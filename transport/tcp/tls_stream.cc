@@ -91,6 +91,7 @@ class TlsStream final : public ByteStream {
       for (size_t done = 0; done < parts[i].iov_len;) {
         MutexLock lock(&mu_);
         if (unsent_.size() >= kWriteBufferBytes) SendLocked();
+        SC_RETURN_IF_ERROR(unsendable_);
         if (unsent_.size() >= kWriteBufferBytes) return total;
         const size_t taken =
             EncryptLocked(static_cast<const char*>(parts[i].iov_base) + done,
@@ -186,14 +187,14 @@ class TlsStream final : public ByteStream {
 
   absl::StatusOr<size_t> SendRest(size_t total) SC_REQUIRES(mu_) {
     SendLocked();
-    SC_RETURN_IF_ERROR(broken_);
+    SC_RETURN_IF_ERROR(unsendable_);
     return total;
   }
   void SendLocked() SC_REQUIRES(mu_) {
     const iovec part{unsent_.data(), unsent_.size()};
     const absl::StatusOr<size_t> sent = plain_->Write(&part, 1);
     if (!sent.ok()) {
-      if (broken_.ok()) broken_ = sent.status();
+      unsendable_ = sent.status();
       return;
     }
     unsent_.erase(0, *sent);
@@ -231,6 +232,8 @@ class TlsStream final : public ByteStream {
   Mutex mu_;
   SSL* const ssl_;
   absl::Status broken_ SC_GUARDED_BY(mu_);
+  // What has arrived can still be read.
+  absl::Status unsendable_ SC_GUARDED_BY(mu_);
   int64_t records_ SC_GUARDED_BY(mu_) = 0;  // encrypted
   std::string unsent_ SC_GUARDED_BY(mu_);   // encrypted
   std::atomic<bool> drained_{true};         // nothing is unsent
