@@ -26,7 +26,7 @@ namespace {
 
 // Percent-encoded, a message can be three times as long, and both ends take
 // 64 KiB of metadata.
-constexpr size_t kMaxStatusMessageBytes = 16 * 1024;
+constexpr size_t kMaxStatusMessageBytes = size_t{16} << 10;
 
 // gRPC prints its own lines for what we report better ourselves, such as a
 // taken port. Who asks for them by GRPC_VERBOSITY gets them as gRPC writes
@@ -264,8 +264,7 @@ absl::Status FromGrpc(const grpc::Status& status) {
 grpc::Status ToGrpc(const absl::Status& status) {
   std::string message(status.message().substr(0, kMaxStatusMessageBytes));
   if (message.size() < status.message().size()) message += " ...";
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()),
-                      std::move(message));
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), message);
 }
 
 }  // namespace stagecoach::rpc

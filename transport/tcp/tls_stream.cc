@@ -21,12 +21,12 @@ namespace stagecoach::transport::tcp {
 namespace {
 
 // The most that one record of TLS holds.
-constexpr size_t kRecordBytes = 16 * 1024;
+constexpr size_t kRecordBytes = size_t{16} << 10;
 // Records are handed to the socket, and taken from it, by about so many bytes:
 // a call for each would cost as much as its encryption, and many at once would
 // keep the other side waiting.
-constexpr size_t kWriteBufferBytes = 32 * 1024;
-constexpr size_t kReadBufferBytes = 64 * 1024;
+constexpr size_t kWriteBufferBytes = size_t{32} << 10;
+constexpr size_t kReadBufferBytes = size_t{64} << 10;
 
 // ---- the stream -------------------------------------------------------------
 
