@@ -186,15 +186,19 @@ void StartLog(const Flags& flags) {
   InitLog(log);
 }
 
+int Fail(int code, const absl::Status& status) {
+  std::fprintf(stderr, "stagecoach-coordinator: %s\n",
+               std::string(status.message()).c_str());
+  return code;
+}
+
 // What the flags say of a data directory, in one line.
 int Maintain(const absl::StatusOr<std::string>& result) {
   if (result.ok()) {
     std::printf("%s\n", result->c_str());
     return 0;
   }
-  std::fprintf(stderr, "stagecoach-coordinator: %s\n",
-               std::string(result.status().message()).c_str());
-  return ExitCodeOf(result.status());
+  return Fail(ExitCodeOf(result.status()), result.status());
 }
 
 // Serves until a signal comes, or the journal fails; a second signal ends the
@@ -213,16 +217,12 @@ int Serve(const Flags& flags) {
     if (!stop->HasBeenNotified()) stop->Notify();
   };
   if (const absl::Status status = rpc::UseTlsOf(flags.tls); !status.ok()) {
-    std::fprintf(stderr, "stagecoach-coordinator: %s\n",
-                 std::string(status.message()).c_str());
-    return 2;
+    return Fail(2, status);
   }
   absl::StatusOr<std::unique_ptr<Coordinator>> coordinator =
       Coordinator::Start(options);
   if (!coordinator.ok()) {
-    std::fprintf(stderr, "stagecoach-coordinator: %s\n",
-                 std::string(coordinator.status().message()).c_str());
-    return ExitCodeOf(coordinator.status());
+    return Fail(ExitCodeOf(coordinator.status()), coordinator.status());
   }
   std::printf("listening on %s\n", (*coordinator)->address().c_str());
   std::fflush(stdout);
@@ -263,9 +263,7 @@ int Main(int argc, char** argv) {
   DieWithParent(flags.parent);
   StartLog(flags);
   if (const absl::Status status = ServeFailpoints(); !status.ok()) {
-    std::fprintf(stderr, "stagecoach-coordinator: %s\n",
-                 std::string(status.message()).c_str());
-    return 2;
+    return Fail(2, status);
   }
   if (!checked.empty()) return Maintain(CheckDataDirectory(checked));
   if (!repaired.empty()) return Maintain(RepairDataDirectory(repaired));

@@ -167,8 +167,7 @@ class TlsStream final : public ByteStream {
     ERR_clear_error();
     const int result = SSL_read_ex(ssl_, to, bytes, &got);
     if (result != 1) NoteFailureLocked(result);
-    // A handshake's answer, say.
-    if (!drained_) SendLocked();
+    SendLocked();  // a handshake's answer, say
     return got;
   }
 
@@ -191,6 +190,7 @@ class TlsStream final : public ByteStream {
     return total;
   }
   void SendLocked() SC_REQUIRES(mu_) {
+    if (unsent_.empty()) return;
     const iovec part{unsent_.data(), unsent_.size()};
     const absl::StatusOr<size_t> sent = plain_->Write(&part, 1);
     if (!sent.ok()) {
