@@ -136,14 +136,13 @@ absl::Status WriteClusterRecord(const std::string& folder,
   return absl::OkStatus();
 }
 
-void RemoveClusterFiles(const std::string& folder, const ClusterRecord& record,
-                        bool keep_logs) {
+void RemoveClusterFiles(const std::string& folder,
+                        const std::vector<std::string>& processes) {
   unlink(RecordFile(folder).c_str());
   unlink((RecordFile(folder) + ".new").c_str());
-  if (keep_logs) return;
   const std::string logs = ClusterLogFolder(folder);
-  for (const RecordedProcess& process : record.processes) {
-    unlink(absl::StrCat(logs, "/", process.name, ".log").c_str());
+  for (const std::string& name : processes) {
+    unlink(absl::StrCat(logs, "/", name, ".log").c_str());
   }
   rmdir(logs.c_str());
 }

@@ -38,10 +38,10 @@ absl::StatusOr<ClusterRecord> ReadClusterRecord(const std::string& folder);
 // alone, if need be.
 absl::Status WriteClusterRecord(const std::string& folder,
                                 const ClusterRecord& record);
-// Removes the record, the logs unless they are to be kept, and what is empty
-// then. Of other files none is touched.
-void RemoveClusterFiles(const std::string& folder, const ClusterRecord& record,
-                        bool keep_logs);
+// Removes the record, the logs of the processes of these names, and the folder
+// of logs if it is empty then. Of other files none is touched.
+void RemoveClusterFiles(const std::string& folder,
+                        const std::vector<std::string>& processes);
 
 // Where the recorded coordinator listens, if that very process runs; else
 // empty.

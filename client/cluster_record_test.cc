@@ -73,15 +73,14 @@ TEST_F(ClusterRecordTest, TheEndpointIsThatOfALiveCoordinator) {
 }
 
 TEST_F(ClusterRecordTest, RemovesOnlyWhatIsItsOwn) {
-  const ClusterRecord record = Ourselves();
-  ASSERT_TRUE(WriteClusterRecord(folder_, record).ok());
+  ASSERT_TRUE(WriteClusterRecord(folder_, Ourselves()).ok());
   const std::string logs = ClusterLogFolder(folder_);
   std::filesystem::create_directory(logs);
   std::ofstream(logs + "/coordinator.log") << "line\n";
   std::ofstream(logs + "/mine.log") << "line\n";
-  RemoveClusterFiles(folder_, record, /*keep_logs=*/true);
+  RemoveClusterFiles(folder_, {});
   EXPECT_TRUE(std::filesystem::exists(logs + "/coordinator.log"));
-  RemoveClusterFiles(folder_, record, /*keep_logs=*/false);
+  RemoveClusterFiles(folder_, {"coordinator", "w0"});
   EXPECT_FALSE(std::filesystem::exists(logs + "/coordinator.log"));
   EXPECT_TRUE(std::filesystem::exists(logs + "/mine.log"));
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/cluster.json"));

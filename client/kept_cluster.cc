@@ -32,6 +32,14 @@ std::vector<std::string> NamesOfEnded(const ClusterRecord& record) {
   return names;
 }
 
+std::vector<std::string> NamesOf(const ClusterRecord& record) {
+  std::vector<std::string> names;
+  for (const RecordedProcess& process : record.processes) {
+    names.push_back(process.name);
+  }
+  return names;
+}
+
 // OK if the folder is free for a new cluster.
 absl::Status CheckFree(const std::string& folder) {
   const absl::StatusOr<ClusterRecord> record = ReadClusterRecord(folder);
@@ -40,7 +48,7 @@ absl::Status CheckFree(const std::string& folder) {
   const std::vector<std::string> ended = NamesOfEnded(*record);
   if (ended.size() == record->processes.size()) {
     // The machine was restarted, or somebody ended them all.
-    RemoveClusterFiles(folder, *record, /*keep_logs=*/false);
+    RemoveClusterFiles(folder, NamesOf(*record));
     return absl::OkStatus();
   }
   if (ended.empty() && record->ready) {
@@ -128,9 +136,11 @@ absl::StatusOr<ClusterRecord> BringUp(const UpOptions& options,
                       ClusterLock::Take(options.folder));
   SC_RETURN_IF_ERROR(CheckFree(options.folder));
   ClusterRecord record;
-  // Runs last: the cluster's own end comes before.
-  auto remove_files = absl::MakeCleanup(
-      [&] { RemoveClusterFiles(options.folder, record, /*keep_logs=*/false); });
+  // Runs last: the cluster's own end comes before. Whose process could not be
+  // started, or ended before it was written down, has a log, too.
+  auto remove_files = absl::MakeCleanup([&] {
+    RemoveClusterFiles(options.folder, LocalProcessNames(options.workers));
+  });
   LocalClusterOptions local;
   local.coordinator_binary = options.coordinator_binary;
   local.worker_binary = options.worker_binary;
@@ -175,7 +185,9 @@ absl::StatusOr<DownResult> TakeDown(const DownOptions& options) {
   }
   SC_RETURN_IF_ERROR(EndAll(workers, options.grace, &result));
   SC_RETURN_IF_ERROR(EndAll(coordinator, options.grace, &result));
-  RemoveClusterFiles(options.folder, record, options.keep_logs);
+  RemoveClusterFiles(options.folder, options.keep_logs
+                                         ? std::vector<std::string>()
+                                         : NamesOf(record));
   return result;
 }
 

@@ -40,6 +40,12 @@ std::string ToString(const ChildExit& exit) {
   return absl::StrCat(PeopleName(exit.name), " ", EndOf(exit.exit_code));
 }
 
+std::vector<std::string> LocalProcessNames(int workers) {
+  std::vector<std::string> names = {kCoordinatorName};
+  for (int i = 0; i < workers; ++i) names.push_back(absl::StrCat("w", i));
+  return names;
+}
+
 absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(
     const LocalClusterOptions& options, Interrupt* interrupt) {
   std::unique_ptr<LocalCluster> cluster(new LocalCluster(options, interrupt));
@@ -59,8 +65,8 @@ absl::Status LocalCluster::StartCoordinator() {
 }
 
 absl::Status LocalCluster::StartWorkers() {
-  for (int i = 0; i < options_.workers; ++i) {
-    const std::string name = absl::StrCat("w", i);
+  for (const std::string& name : LocalProcessNames(options_.workers)) {
+    if (name == kCoordinatorName) continue;
     SC_RETURN_IF_ERROR(
         Spawn(name, options_.worker_binary, WorkerArguments(name)));
   }

@@ -31,6 +31,10 @@ struct ChildExit {
 // "worker w1 ended with exit code 2", "the coordinator was ended by signal 9".
 std::string ToString(const ChildExit& exit);
 
+// "coordinator", "w0", "w1", ...: the processes of a local cluster, in the
+// order of their starts.
+std::vector<std::string> LocalProcessNames(int workers);
+
 struct LocalClusterOptions {
   std::string coordinator_binary;
   std::string worker_binary;

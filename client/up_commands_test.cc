@@ -36,9 +36,8 @@ class UpCommandsTest : public testing::Test {
     }
   }
   ClientProcess::Environment Around(const std::string& worker = "waits") {
-    const std::string daemon = ExecutableFolder() + "/fake_daemon";
-    return {{"STAGECOACH_COORDINATOR_BINARY", daemon},
-            {"STAGECOACH_WORKER_BINARY", daemon},
+    return {{"STAGECOACH_COORDINATOR_BINARY", daemon_},
+            {"STAGECOACH_WORKER_BINARY", worker_binary_},
             {"STAGECOACH_DIRECTORY", folder_},
             {"STAGECOACH_ENDPOINT", ""},
             {"FAKE_COORDINATOR", "succeeds"},
@@ -77,8 +76,19 @@ class UpCommandsTest : public testing::Test {
     }
     EXPECT_FALSE(std::filesystem::exists(folder_));
   }
+  // After a start that failed; who was started may have ended at once.
+  void ExpectNothingStarted() {
+    EXPECT_FALSE(std::filesystem::exists(folder_));
+    std::string line;
+    do {
+      line = life_line_.ReadLine();
+    } while (!line.empty() && line != "timeout");
+    EXPECT_EQ(line, "");  // nobody has the life line any more
+  }
 
   LifeLine life_line_;
+  const std::string daemon_ = ExecutableFolder() + "/fake_daemon";
+  std::string worker_binary_ = daemon_;
   const std::string folder_ = MakeFolder() + "/state/cluster";
   std::vector<ProcessIdentity> daemons_;
 };
@@ -137,12 +147,19 @@ TEST_F(UpCommandsTest, AWorkerThatEndsAtOnceEndsTheStart) {
   EXPECT_EQ(up.exit_code, 1);
   EXPECT_THAT(up.error, HasSubstr("ended with exit code 2"));
   EXPECT_THAT(up.error, HasSubstr("fake: the port is taken"));
-  EXPECT_FALSE(std::filesystem::exists(folder_));
-  std::string line;
-  do {
-    line = life_line_.ReadLine();
-  } while (!line.empty() && line != "timeout");
-  EXPECT_EQ(line, "");  // nobody has the life line any more
+  ExpectNothingStarted();
+}
+
+// Its log is there before it is, and it is never written down.
+TEST_F(UpCommandsTest, AWorkerThatCannotBeStartedEndsTheStart) {
+  worker_binary_ = MakeFolder() + "/worker";
+  std::ofstream(worker_binary_) << "neither a program nor a script";
+  std::filesystem::permissions(worker_binary_,
+                               std::filesystem::perms::owner_all);
+  const ClientResult up = Up();
+  EXPECT_EQ(up.exit_code, 1);
+  EXPECT_THAT(up.error, HasSubstr(worker_binary_));
+  ExpectNothingStarted();
 }
 
 TEST_F(UpCommandsTest, CtrlCDuringTheStartLeavesNothing) {

@@ -31,10 +31,11 @@ std::shared_ptr<void> AllocateCopy(memory::AccountingAllocator* allocator,
 
 void StateVault::Begin(const std::string& job_id, Epoch epoch, bool keep) {
   States dropped;
-  std::map<StageIndex, Partial> partial;
+  std::map<StageIndex, Incoming> incoming;
   MutexLock lock(&mu_);
   if (!keep || job_id != job_id_) dropped.swap(states_);
-  partial.swap(partial_);
+  incoming.swap(incoming_);
+  newest_.clear();
   job_id_ = job_id;
   epoch_ = epoch;
 }
@@ -45,10 +46,11 @@ void StateVault::Drop(const std::string& job_id) {
 
 void StateVault::DropAll() {
   States dropped;
-  std::map<StageIndex, Partial> partial;
+  std::map<StageIndex, Incoming> incoming;
   MutexLock lock(&mu_);
   dropped.swap(states_);
-  partial.swap(partial_);
+  incoming.swap(incoming_);
+  newest_.clear();
   job_id_.clear();
   epoch_ = Epoch();
 }
@@ -114,25 +116,36 @@ int64_t StateVault::refused() const {
 absl::Status StateVault::StartReceiving(Name name, const StateLayout* layout) {
   if (layout == nullptr) return DoesNotFit(name.stage, "no layout came first");
   SC_RETURN_IF_ERROR(layout->Validate());
-  Partial partial;
-  partial.step = name.step;
-  partial.layout = *layout;
-  partial.block = AllocateCopy(allocator_, layout->bytes());
-  if (partial.block == nullptr) {
+  // A peer that copies step s has seen step s - 1 committed: its older versions
+  // need not wait until this worker sees that, too. Two are kept, never three.
+  newest_[name.stage] = name.step;
+  incoming_.erase(name.stage);
+  states_.erase(states_.lower_bound(Key(name.stage, 0)),
+                states_.lower_bound(Key(name.stage, name.step - 1)));
+  Incoming incoming;
+  incoming.step = name.step;
+  incoming.layout = *layout;
+  incoming.block = AllocateCopy(allocator_, layout->bytes());
+  if (incoming.block == nullptr) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "no room for the neighbour's copy of stage ", name.stage.value(), ", ",
         FormatByteSize(layout->bytes()),
         "; set recovery.neighbour_copy = false, or raise memory.limit"));
   }
-  partial_[name.stage] = std::move(partial);
+  incoming_[name.stage] = std::move(incoming);
   return absl::OkStatus();
+}
+
+bool StateVault::NeedsPiece(Name name) const {
+  if (states_.count(Key(name.stage, name.step)) > 0) return false;
+  const auto it = newest_.find(name.stage);
+  return it == newest_.end() || it->second <= name.step;
 }
 
 absl::Status StateVault::Receive(const std::string& job_id, Epoch epoch,
                                  Name name, const StateLayout* layout,
                                  int64_t offset, absl::string_view data) {
   const auto size = static_cast<int64_t>(data.size());
-  std::shared_ptr<const StageState> replaced;
   MutexLock lock(&mu_);
   if (job_id != job_id_ || epoch != epoch_) {
     ++refused_;
@@ -140,34 +153,30 @@ absl::Status StateVault::Receive(const std::string& job_id, Epoch epoch,
         "a copy of ", job_id, ", epoch ", epoch.value(), "; here is epoch ",
         epoch_.value(), " of ", job_id_.empty() ? "no job" : job_id_));
   }
-  const Key key(name.stage, name.step);
-  auto it = partial_.find(name.stage);
-  const bool under_way = it != partial_.end() && it->second.step == name.step;
-  if (!under_way && layout == nullptr && states_.count(key) > 0) {
-    return absl::OkStatus();  // a piece of a copy that is whole
-  }
-  if (!under_way || (offset == 0 && layout != nullptr)) {
+  if (!NeedsPiece(name)) return absl::OkStatus();
+  auto it = incoming_.find(name.stage);
+  if (it == incoming_.end() || it->second.step != name.step ||
+      (offset == 0 && layout != nullptr)) {
     SC_RETURN_IF_ERROR(StartReceiving(name, layout));
-    it = partial_.find(name.stage);
+    it = incoming_.find(name.stage);
   }
-  Partial& partial = it->second;
-  const int64_t total = partial.layout.bytes();
-  if (offset < 0 || offset > partial.received || size > total - offset) {
+  Incoming& incoming = it->second;
+  const int64_t total = incoming.layout.bytes();
+  if (offset < 0 || offset > incoming.received || size > total - offset) {
     return DoesNotFit(
         name.stage,
         absl::StrCat("bytes ", offset, " to ", offset, " + ", size, ", of ",
-                     total, " are ", partial.received, " here"));
+                     total, " are ", incoming.received, " here"));
   }
   if (size > 0) {
-    std::memcpy(static_cast<char*>(partial.block.get()) + offset, data.data(),
+    std::memcpy(static_cast<char*>(incoming.block.get()) + offset, data.data(),
                 data.size());
   }
-  partial.received = std::max(partial.received, offset + size);
-  if (partial.received < total) return absl::OkStatus();
-  replaced = std::make_shared<const StageState>(
-      StateOf(name.stage, partial.layout, partial.block));
-  states_[key].swap(replaced);
-  partial_.erase(it);
+  incoming.received = std::max(incoming.received, offset + size);
+  if (incoming.received < total) return absl::OkStatus();
+  states_[Key(name.stage, name.step)] = std::make_shared<const StageState>(
+      StateOf(name.stage, incoming.layout, std::move(incoming.block)));
+  incoming_.erase(it);
   return absl::OkStatus();
 }
 

@@ -58,8 +58,10 @@ class StateVault {
   std::string job_id() const;
   int64_t bytes() const;
 
-  // A peer's copy comes in pieces, in order. The first has the layout. A piece
-  // that is here already changes nothing. kFailedPrecondition: of another
+  // A peer's copy comes in pieces, in order. The first has the layout. With it
+  // go versions of the stage that a peer which sends this one cannot need any
+  // more. A piece that is here already, or of a version before the newest,
+  // changes nothing. kFailedPrecondition: of another
   // placement; kResourceExhausted: no room for it; kInvalidArgument: a piece
   // that does not fit.
   absl::Status Receive(const std::string& job_id, Epoch epoch, Name name,
@@ -70,7 +72,7 @@ class StateVault {
 
  private:
   using Key = std::pair<StageIndex, int64_t>;
-  struct Partial {
+  struct Incoming {
     int64_t step = 0;
     StateLayout layout;
     std::shared_ptr<void> block;
@@ -80,13 +82,16 @@ class StateVault {
 
   absl::Status StartReceiving(Name name, const StateLayout* layout)
       SC_REQUIRES(mu_);
+  bool NeedsPiece(Name name) const SC_REQUIRES(mu_);
 
   memory::AccountingAllocator* const allocator_;
   mutable Mutex mu_;
   std::string job_id_ SC_GUARDED_BY(mu_);
   Epoch epoch_ SC_GUARDED_BY(mu_);
   States states_ SC_GUARDED_BY(mu_);
-  std::map<StageIndex, Partial> partial_ SC_GUARDED_BY(mu_);
+  std::map<StageIndex, Incoming> incoming_ SC_GUARDED_BY(mu_);
+  // The newest version of each that this placement's peers have begun to send.
+  std::map<StageIndex, int64_t> newest_ SC_GUARDED_BY(mu_);
   int64_t refused_ SC_GUARDED_BY(mu_) = 0;
 };
 

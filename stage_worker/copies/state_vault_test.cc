@@ -89,6 +89,39 @@ TEST_F(StateVaultTest, ACopyMayBeBegunAgain) {
   EXPECT_EQ(BytesOf(*Find(0, 5)), BytesOf(state));
 }
 
+// A peer that has seen a step committed copies the next state at once, maybe
+// before this worker hears of it and drops what it keeps.
+TEST_F(StateVaultTest, OfAPeersStageTwoVersionsAreKept) {
+  vault_.Put(5, State(1, 1));
+  vault_.Put(6, State(1, 2));
+  for (const int64_t step : {5, 6, 7}) {
+    ASSERT_TRUE(Receive(step, State(0, 1), 0, 10).ok());
+    ASSERT_TRUE(Receive(step, State(0, 1), 10, 14).ok());
+  }
+  EXPECT_EQ(Find(0, 5), nullptr);
+  EXPECT_NE(Find(0, 6), nullptr);
+  EXPECT_NE(Find(0, 7), nullptr);
+  EXPECT_NE(Find(1, 5), nullptr) << "another stage's";
+  EXPECT_EQ(allocator_.Stats().allocated_bytes.peak, 2 * 24);
+}
+
+TEST_F(StateVaultTest, ALatePieceOfAnOlderVersionChangesNothing) {
+  const StageState state = State(0, 1);
+  ASSERT_TRUE(Receive(5, state, 0, 10).ok());
+  ASSERT_TRUE(Receive(6, state, 0, 10).ok());
+  EXPECT_TRUE(Receive(5, state, 0, 10).ok());
+  EXPECT_TRUE(Receive(5, state, 10, 14).ok());
+  EXPECT_EQ(Find(0, 5), nullptr);
+  ASSERT_TRUE(Receive(6, state, 10, 14).ok());
+  EXPECT_TRUE(Receive(5, state, 0, 24).ok());
+  EXPECT_EQ(Find(0, 5), nullptr);
+  EXPECT_EQ(BytesOf(*Find(0, 6)), BytesOf(state));
+  // Another placement may begin with an older state.
+  vault_.Begin("job-1", Epoch(2), /*keep=*/true);
+  ASSERT_TRUE(Receive(5, state, 0, 24, /*epoch=*/2).ok());
+  EXPECT_NE(Find(0, 5), nullptr);
+}
+
 TEST_F(StateVaultTest, APieceThatDoesNotFitIsRefused) {
   const StageState state = State(0, 1);
   EXPECT_TRUE(absl::IsInvalidArgument(Receive(5, state, 4, 4)))
