@@ -46,6 +46,10 @@ Json ToJson(const ClusterRecord& record) {
   Json json;
   json["endpoint"] = record.endpoint;
   json["ready"] = record.ready;
+  for (const TlsFlag& flag : kTlsFlags) {
+    const std::string& value = record.tls.*flag.member;
+    if (!value.empty()) json["tls"][flag.flag] = value;
+  }
   json["processes"] = Json::array();
   for (const RecordedProcess& process : record.processes) {
     Json entry;
@@ -63,6 +67,10 @@ ClusterRecord FromJson(const Json& json) {
   ClusterRecord record;
   record.endpoint = json.at("endpoint").get<std::string>();
   record.ready = json.at("ready").get<bool>();
+  const Json tls = json.value("tls", Json::object());
+  for (const TlsFlag& flag : kTlsFlags) {
+    record.tls.*flag.member = tls.value(flag.flag, "");
+  }
   for (const Json& entry : json.at("processes")) {
     RecordedProcess process;
     process.name = entry.at("name").get<std::string>();
@@ -147,10 +155,13 @@ void RemoveClusterFiles(const std::string& folder,
   rmdir(logs.c_str());
 }
 
-std::string EndpointOfCluster(const std::string& folder) {
-  const absl::StatusOr<ClusterRecord> record = ReadClusterRecord(folder);
-  if (!record.ok() || record->processes.empty()) return "";
-  return IsRunning(record->processes.front().identity) ? record->endpoint : "";
+std::optional<ClusterRecord> LiveCluster(const std::string& folder) {
+  absl::StatusOr<ClusterRecord> record = ReadClusterRecord(folder);
+  if (!record.ok() || record->endpoint.empty() || record->processes.empty() ||
+      !IsRunning(record->processes.front().identity)) {
+    return std::nullopt;
+  }
+  return *std::move(record);
 }
 
 absl::StatusOr<ClusterLock> ClusterLock::Take(const std::string& folder) {

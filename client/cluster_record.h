@@ -1,6 +1,7 @@
 #ifndef STAGECOACH_CLIENT_CLUSTER_RECORD_H_
 #define STAGECOACH_CLIENT_CLUSTER_RECORD_H_
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/process_identity.h"
+#include "base/tls_files.h"
 
 namespace stagecoach::client {
 
@@ -22,6 +24,8 @@ struct ClusterRecord {
   std::string endpoint;  // empty until the coordinator has said it
   // All workers were registered. If not, `up` was killed on its way.
   bool ready = false;
+  // What the coordinator and the workers were given, as absolute paths.
+  TlsFiles tls;
   std::vector<RecordedProcess> processes;  // the coordinator first
 };
 
@@ -43,9 +47,9 @@ absl::Status WriteClusterRecord(const std::string& folder,
 void RemoveClusterFiles(const std::string& folder,
                         const std::vector<std::string>& processes);
 
-// Where the recorded coordinator listens, if that very process runs; else
-// empty.
-std::string EndpointOfCluster(const std::string& folder);
+// The recorded cluster, if it has said where it listens and that very
+// coordinator runs.
+std::optional<ClusterRecord> LiveCluster(const std::string& folder);
 
 // Keeps two who would change the cluster of one folder apart. The file goes
 // with the lock.

@@ -58,18 +58,38 @@ TEST_F(ClusterRecordTest, ADamagedRecordIsSaid) {
   const absl::Status status = ReadClusterRecord(folder_).status();
   EXPECT_TRUE(absl::IsDataLoss(status));
   EXPECT_THAT(std::string(status.message()), HasSubstr("cluster.json"));
-  EXPECT_EQ(EndpointOfCluster(folder_), "");
+  EXPECT_FALSE(LiveCluster(folder_).has_value());
 }
 
-TEST_F(ClusterRecordTest, TheEndpointIsThatOfALiveCoordinator) {
-  EXPECT_EQ(EndpointOfCluster(folder_), "");
+TEST_F(ClusterRecordTest, AClusterLivesAsLongAsItsCoordinator) {
+  EXPECT_FALSE(LiveCluster(folder_).has_value());
   ClusterRecord record = Ourselves();
   ASSERT_TRUE(WriteClusterRecord(folder_, record).ok());
-  EXPECT_EQ(EndpointOfCluster(folder_), "127.0.0.1:4711");
+  ASSERT_TRUE(LiveCluster(folder_).has_value());
+  EXPECT_EQ(LiveCluster(folder_)->endpoint, "127.0.0.1:4711");
+  record.endpoint.clear();
+  ASSERT_TRUE(WriteClusterRecord(folder_, record).ok());
+  EXPECT_FALSE(LiveCluster(folder_).has_value()) << "nobody knows where";
   // Its number was given to another process.
+  record = Ourselves();
   record.processes[0].identity.start_ticks += 1;
   ASSERT_TRUE(WriteClusterRecord(folder_, record).ok());
-  EXPECT_EQ(EndpointOfCluster(folder_), "");
+  EXPECT_FALSE(LiveCluster(folder_).has_value());
+}
+
+TEST_F(ClusterRecordTest, NamesTheFilesOfTls) {
+  ClusterRecord record = Ourselves();
+  ASSERT_TRUE(WriteClusterRecord(folder_, record).ok());
+  EXPECT_TRUE(ReadClusterRecord(folder_)->tls.empty());
+  record.tls.authority = "/ca.pem";
+  record.tls.certificate = "/node.pem";
+  record.tls.key = "/node.key";
+  record.tls.name = "cluster";
+  ASSERT_TRUE(WriteClusterRecord(folder_, record).ok());
+  const TlsFiles read = ReadClusterRecord(folder_)->tls;
+  for (const TlsFlag& flag : kTlsFlags) {
+    EXPECT_EQ(read.*flag.member, record.tls.*flag.member) << flag.flag;
+  }
 }
 
 TEST_F(ClusterRecordTest, RemovesOnlyWhatIsItsOwn) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -22,28 +23,30 @@ constexpr char kDefaultEndpoint[] = "127.0.0.1:7070";
 
 // What the line did not say: the environment, the cluster that `up` keeps, or
 // where a coordinator listens by itself.
-void ResolveEndpoint(Context* context) {
+void ResolveEndpoint(const std::optional<ClusterRecord>& cluster,
+                     Context* context) {
   const char* const variable = std::getenv("STAGECOACH_ENDPOINT");
   if (context->endpoint.empty() && variable != nullptr) {
     context->endpoint = variable;
   }
   context->endpoint_given = !context->endpoint.empty();
   if (context->endpoint_given) return;
-  context->endpoint = EndpointOfCluster(ClusterFolder(""));
-  if (context->endpoint.empty()) context->endpoint = kDefaultEndpoint;
+  context->endpoint =
+      cluster.has_value() ? cluster->endpoint : kDefaultEndpoint;
 }
 
-// Coordinators and workers that this process starts take part in it.
-void UseTls(const TlsFiles& files) {
-  const std::pair<const char*, const std::string&> variables[] = {
-      {kTlsAuthorityVariable, files.authority},
-      {kTlsCertificateVariable, files.certificate},
-      {kTlsKeyVariable, files.key},
-      {kTlsNameVariable, files.name}};
-  for (const auto& [variable, value] : variables) {
-    if (!value.empty()) setenv(variable, value.c_str(), /*overwrite=*/1);
+// Coordinators and workers that this process starts take part in what was
+// given. The cluster that `up` keeps is spoken to as it was told to speak.
+void UseTls(const std::optional<ClusterRecord>& cluster,
+            const Context& context) {
+  for (const TlsFlag& flag : kTlsFlags) {
+    const std::string& value = context.tls.*flag.member;
+    if (!value.empty()) setenv(flag.variable, value.c_str(), /*overwrite=*/1);
   }
-  rpc::UseTlsOf(files).IgnoreError();
+  const bool kept = context.tls.empty() && cluster.has_value() &&
+                    cluster->endpoint == context.endpoint;
+  // What is wrong with the files is told by who needs them.
+  rpc::UseTlsOf(kept ? cluster->tls : context.tls).IgnoreError();
 }
 
 bool Contains(const std::vector<std::string>& words, const std::string& word) {
@@ -229,9 +232,9 @@ int RunCommandLine(CLI::App* app, int argc, const char* const* argv,
   } catch (const CLI::ParseError& error) {
     return ReportUsage(app, error, context);
   }
-  ResolveEndpoint(context);
-  // What is wrong with the files is told by who needs them.
-  UseTls(context->tls);
+  const std::optional<ClusterRecord> cluster = LiveCluster(ClusterFolder(""));
+  ResolveEndpoint(cluster, context);
+  UseTls(cluster, *context);
   const absl::StatusOr<int> exit_code = context->action();
   if (!exit_code.ok()) return ReportError(exit_code.status(), context);
   return *exit_code;

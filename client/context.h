@@ -27,7 +27,7 @@ struct Context {
   std::string endpoint;  // of the coordinator
   // It was asked for, by flag or environment; not only found.
   bool endpoint_given = false;
-  TlsFiles tls;
+  TlsFiles tls;        // as given
   std::string format;  // as -o gave it; empty: the verb's own default
 
   // What -o may be, by verb.

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "absl/strings/strip.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/tls_files.h"
 #include "client/job_client.h"
 #include "client/local_cluster.h"
 
@@ -30,6 +32,14 @@ std::vector<std::string> NamesOfEnded(const ClusterRecord& record) {
     if (!IsRunning(process.identity)) names.push_back(process.name);
   }
   return names;
+}
+
+// Other commands have other working directories.
+TlsFiles AbsolutePaths(TlsFiles files) {
+  for (std::string* path : {&files.authority, &files.certificate, &files.key}) {
+    if (!path->empty()) *path = std::filesystem::absolute(*path).string();
+  }
+  return files;
 }
 
 std::vector<std::string> NamesOf(const ClusterRecord& record) {
@@ -159,6 +169,7 @@ absl::StatusOr<ClusterRecord> BringUp(const UpOptions& options,
   SC_ASSIGN_OR_RETURN(const std::unique_ptr<LocalCluster> cluster,
                       LocalCluster::Start(local, interrupt));
   record.endpoint = cluster->address();
+  record.tls = AbsolutePaths(TlsFilesOfEnvironment());
   SC_RETURN_IF_ERROR(
       WaitForWorkers(*cluster, options.workers, deadline, interrupt));
   record.ready = true;

@@ -9,6 +9,8 @@
 #include "absl/strings/strip.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/tls_files.h"
+#include "rpc/tls_flags.h"
 
 namespace stagecoach::client {
 namespace {
@@ -48,6 +50,7 @@ std::vector<std::string> LocalProcessNames(int workers) {
 
 absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(
     const LocalClusterOptions& options, Interrupt* interrupt) {
+  SC_RETURN_IF_ERROR(rpc::UseTlsOf(TlsFilesOfEnvironment()));
   std::unique_ptr<LocalCluster> cluster(new LocalCluster(options, interrupt));
   SC_RETURN_IF_ERROR(cluster->StartCoordinator());
   SC_RETURN_IF_ERROR(cluster->StartWorkers());

@@ -61,10 +61,11 @@ struct LocalClusterOptions {
 // the rest is thread-safe.
 class LocalCluster {
  public:
-  // Blocks until the coordinator listens; workers may still be on their way to
-  // it. The end of any process raises kChildEnded on `interrupt`, which must
-  // outlive the cluster; kUser ends the start with kCancelled. kInternal with
-  // the last lines of the log if a process cannot be started.
+  // TLS, of the processes and from now on of this one, too, as the environment
+  // says. Blocks until the coordinator listens; workers may still be on their
+  // way to it. The end of any process raises kChildEnded on `interrupt`, which
+  // must outlive the cluster; kUser ends the start with kCancelled. kInternal
+  // with the last lines of the log if a process cannot be started.
   static absl::StatusOr<std::unique_ptr<LocalCluster>> Start(
       const LocalClusterOptions& options, Interrupt* interrupt);
   ~LocalCluster();  // Stop()

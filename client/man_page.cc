@@ -7,6 +7,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/tls_files.h"
 #include "base/version.h"
 #include "client/exit_codes.h"
 
@@ -115,10 +116,9 @@ std::string CommonSections() {
   text += Section("environment");
   text += Entry(Bold("STAGECOACH_ENDPOINT"),
                 "Address of the coordinator, where --endpoint is not given.");
-  text += Entry(absl::StrCat(Bold("STAGECOACH_TLS_AUTHORITY"), ", ",
-                             Bold("STAGECOACH_TLS_CERTIFICATE"), ", ",
-                             Bold("STAGECOACH_TLS_KEY"), ", ",
-                             Bold("STAGECOACH_TLS_NAME")),
+  std::vector<std::string> tls;
+  for (const TlsFlag& flag : kTlsFlags) tls.push_back(Bold(flag.variable));
+  text += Entry(absl::StrJoin(tls, ", "),
                 "What the options --tls-... say, where they are not given.");
   text += Entry(Bold("STAGECOACH_DIRECTORY"),
                 "Folder of the cluster that `stagecoach up` keeps.");

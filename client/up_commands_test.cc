@@ -9,11 +9,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "base/process.h"
 #include "base/process_identity.h"
+#include "base/testing/certificates.h"
+#include "base/tls_files.h"
 #include "client/testing/client_process.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -21,12 +24,12 @@
 namespace stagecoach::client {
 namespace {
 
-using testing::HasSubstr;
-using testing::UnorderedElementsAre;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
 
 constexpr absl::Duration kPatience = absl::Minutes(1);
 
-class UpCommandsTest : public testing::Test {
+class UpCommandsTest : public ::testing::Test {
  protected:
   ~UpCommandsTest() override {
     // Nothing outlives the test, whatever went wrong in it.
@@ -97,7 +100,7 @@ TEST_F(UpCommandsTest, StaysUntilItIsTakenDown) {
   const ClientResult up = Up();
   ASSERT_EQ(up.exit_code, 0) << up.error;
   WaitForDaemons(3);
-  EXPECT_THAT(up.out, testing::StartsWith("127.0.0.1:"));
+  EXPECT_THAT(up.out, ::testing::StartsWith("127.0.0.1:"));
   EXPECT_THAT(up.error, HasSubstr("2 workers are ready"));
   for (const ProcessIdentity& process : daemons_) {
     EXPECT_TRUE(IsRunning(process));
@@ -137,6 +140,36 @@ TEST_F(UpCommandsTest, TheSecondUpIsAConflict) {
   EXPECT_EQ(again.exit_code, 6);
   EXPECT_EQ(again.out, "");
   EXPECT_THAT(again.error, HasSubstr("2 workers is up already at 127.0.0.1:"));
+  EXPECT_EQ(Run({"down"}).exit_code, 0);
+  ExpectNothingLeft();
+}
+
+// Its certificates are needed once: other commands find them, from wherever
+// they run.
+TEST_F(UpCommandsTest, ACommandSpeaksToItAsItWasToldToSpeak) {
+  const std::string folder = MakeFolder();
+  const TlsFiles files = testing::TestAuthority(folder, "own").Issue("node");
+  const ClientResult up = Up(
+      {"--tls-authority", files.authority, "--tls-certificate",
+       files.certificate, "--tls-key", std::filesystem::relative(files.key)});
+  ASSERT_EQ(up.exit_code, 0) << up.error;
+  WaitForDaemons(3);
+  ClientResult list = Run({"worker", "list"});
+  EXPECT_EQ(list.exit_code, 0) << list.error;
+  const std::string endpoint(absl::StripAsciiWhitespace(up.out));
+  list = Run({"worker", "list", "--endpoint", endpoint});
+  EXPECT_EQ(list.exit_code, 0) << list.error;
+  // What is given is stronger.
+  const TlsFiles others = testing::TestAuthority(folder, "other").Issue("node");
+  list =
+      Run({"worker", "list", "--tls-authority", others.authority,
+           "--tls-certificate", others.certificate, "--tls-key", others.key});
+  EXPECT_EQ(list.exit_code, 3);
+  // A private cluster is not made for those of another.
+  const ClientResult plain = Run({"up", "--directory", folder + "/plain"});
+  ASSERT_EQ(plain.exit_code, 0) << plain.error;
+  WaitForDaemons(3);
+  EXPECT_EQ(Run({"down", "--directory", folder + "/plain"}).exit_code, 0);
   EXPECT_EQ(Run({"down"}).exit_code, 0);
   ExpectNothingLeft();
 }

@@ -152,7 +152,7 @@ absl::Status ExplainErrno(const Address& address, int error) {
 }
 
 // After gRPC could not bind, which does not say why.
-absl::Status Explain(const Address& address) {
+absl::Status Explain(const Address& address, bool encrypted) {
   if (address.is_unix) {
     return CannotListen(absl::StatusCode::kInvalidArgument, address,
                         "the socket cannot be made there; name a folder that "
@@ -175,8 +175,11 @@ absl::Status Explain(const Address& address) {
       return ExplainErrno(address, error);
     }
   }
-  return CannotListen(absl::StatusCode::kUnavailable, address,
-                      "it was taken a moment ago and is free now; try again");
+  return CannotListen(
+      absl::StatusCode::kUnavailable, address,
+      encrypted ? "it was taken a moment ago, or gRPC does not take the "
+                  "certificate; try again with GRPC_VERBOSITY=INFO"
+                : "it was taken a moment ago and is free now; try again");
 }
 
 }  // namespace
@@ -232,7 +235,9 @@ absl::StatusOr<ListeningServer> Listen(grpc::ServerBuilder& builder,
                            &port);
   ListeningServer listening;
   listening.server = builder.BuildAndStart();
-  if (listening.server == nullptr || port == 0) return Explain(address);
+  if (listening.server == nullptr || port == 0) {
+    return Explain(address, identity != nullptr);
+  }
   if (!address.is_unix) address.port = port;
   listening.address = address.ToString();
   return listening;

@@ -36,8 +36,8 @@ struct ListeningServer {
 // Starts `builder` (services already registered) with the channel settings that
 // both ends share (keepalive, message limit, no port reuse).
 // kPermissionDenied for an address that is not loopback, without TLS and
-// without allow_plaintext; kAlreadyExists when
-// the port is taken, kInvalidArgument for an address that cannot be read.
+// without allow_plaintext; kAlreadyExists when the port is taken,
+// kInvalidArgument for an address that cannot be read.
 absl::StatusOr<ListeningServer> Listen(grpc::ServerBuilder& builder,
                                        const ListenOptions& options);
 

@@ -9,28 +9,18 @@
 namespace stagecoach::rpc {
 
 void AddTlsFlags(CLI::App* app, TlsFiles* files) {
-  app->add_option("--tls-authority", files->authority,
-                  "TLS with all others: the authority that issued every "
-                  "certificate of the cluster (PEM)")
-      ->envname(kTlsAuthorityVariable)
-      ->type_name("FILE");
-  app->add_option("--tls-certificate", files->certificate,
-                  "The certificate that this program shows (PEM)")
-      ->envname(kTlsCertificateVariable)
-      ->type_name("FILE");
-  app->add_option("--tls-key", files->key,
-                  "The private key of that certificate (PEM)")
-      ->envname(kTlsKeyVariable)
-      ->type_name("FILE");
-  app->add_option("--tls-name", files->name,
-                  "Name that every server's certificate must have "
-                  "(default: its host or address)")
-      ->envname(kTlsNameVariable)
-      ->type_name("NAME");
+  for (const TlsFlag& flag : kTlsFlags) {
+    app->add_option(flag.flag, files->*flag.member, flag.help)
+        ->envname(flag.variable)
+        ->type_name(flag.type);
+  }
 }
 
 absl::Status UseTlsOf(const TlsFiles& files) {
-  if (files.empty()) return absl::OkStatus();
+  if (files.empty()) {
+    UseTls(nullptr);
+    return absl::OkStatus();
+  }
   absl::StatusOr<std::shared_ptr<const TlsIdentity>> identity =
       TlsIdentity::Load(files);
   const absl::Status status = identity.status();

@@ -12,8 +12,8 @@ namespace stagecoach::rpc {
 // programs have.
 void AddTlsFlags(CLI::App* app, TlsFiles* files);
 
-// Nothing if no flag was given; else UseTls with what the files hold, or why
-// not. Errors as TlsIdentity::Load's.
+// UseTls: without TLS if no file is named, else with what the files hold, or
+// why not. Errors as TlsIdentity::Load's.
 absl::Status UseTlsOf(const TlsFiles& files);
 
 }  // namespace stagecoach::rpc

@@ -68,14 +68,7 @@ constexpr char kEncrypted[] = "tcp-tls";
 
 // Null without certificates: the path is left out.
 std::shared_ptr<const TlsIdentity> IdentityOfEnvironment() {
-  TlsFiles files;
-  const std::pair<const char*, std::string*> variables[] = {
-      {kTlsAuthorityVariable, &files.authority},
-      {kTlsCertificateVariable, &files.certificate},
-      {kTlsKeyVariable, &files.key}};
-  for (const auto& [name, file] : variables) {
-    if (const char* value = std::getenv(name)) *file = value;
-  }
+  const TlsFiles files = TlsFilesOfEnvironment();
   return files.empty() ? nullptr : Check(TlsIdentity::Load(files));
 }
 

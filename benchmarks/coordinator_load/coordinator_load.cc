@@ -224,10 +224,8 @@ int main(int argc, char** argv) {
       ->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
   // The simulated workers are plain ones.
-  for (const char* variable :
-       {stagecoach::kTlsAuthorityVariable, stagecoach::kTlsCertificateVariable,
-        stagecoach::kTlsKeyVariable, stagecoach::kTlsNameVariable}) {
-    unsetenv(variable);
+  for (const stagecoach::TlsFlag& flag : stagecoach::kTlsFlags) {
+    unsetenv(flag.variable);
   }
   return stagecoach::benchmarks::Load(flags).Run() ? 0 : 1;
 }

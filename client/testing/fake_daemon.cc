@@ -37,9 +37,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/process.h"
+#include "base/tls_files.h"
 #include "base/version.h"
 #include "client/testing/fake_coordinator.h"
 #include "client/testing/sample_messages.h"
+#include "rpc/tls_flags.h"
 
 namespace stagecoach::client {
 namespace {
@@ -101,6 +103,7 @@ void SetFate(const std::string& fate, FakeCoordinator* coordinator) {
   Tell(absl::StrCat("coordinator ", getpid()));
   if (fate == "exits") Complain("no such flag", 3);
   if (fate == "silent") WaitForEver();
+  if (!rpc::UseTlsOf(TlsFilesOfEnvironment()).ok()) Complain("no TLS", 3);
   FakeCoordinator coordinator;
   SetFate(fate, &coordinator);
   std::printf("fake coordinator\nlistening on %s\n",
