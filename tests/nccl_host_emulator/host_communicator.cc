@@ -76,7 +76,7 @@ void HostCommunicator::Initialise(const std::string& root, bool hang,
   Sleep(delay_ms * 1000);
   Joined joined;
   if (!aborted()) {
-    joined = JoinRanks(root, ranks_, rank_, PciAddress(device_), &hello_fd_);
+    joined = JoinRanks(root, ranks_, rank_, PciAddress(device_), &joining_);
   }
   std::lock_guard<std::mutex> lock(mu_);
   fd_ = joined.fd;
@@ -278,8 +278,7 @@ void HostCommunicator::Abort() {
   std::unique_lock<std::mutex> lock(mu_);
   aborted_ = true;
   pending_.reset();
-  const int hello = hello_fd_.load();
-  if (hello >= 0) shutdown(hello, SHUT_RDWR);
+  joining_.Cancel();
   if (fd_ >= 0) shutdown(fd_, SHUT_RDWR);
   state_ = State::kGone;
   changed_.notify_all();

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tests/nccl_host_emulator/host_stream.h"
+#include "tests/nccl_host_emulator/rendezvous.h"
 
 namespace nccl_host_emulator {
 
@@ -89,7 +90,7 @@ class HostCommunicator : public std::enable_shared_from_this<HostCommunicator> {
   const std::thread::id owner_;
 
   std::atomic<bool> aborted_{false};
-  std::atomic<int> hello_fd_{-1};
+  Cancellation joining_;
   std::mutex mu_;
   std::condition_variable changed_;
   State state_ = State::kInitialising;

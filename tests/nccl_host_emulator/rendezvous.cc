@@ -144,16 +144,34 @@ std::string ListenForRanks() {
   return name;
 }
 
+void Cancellation::Cancel() {
+  std::lock_guard<std::mutex> lock(mu_);
+  cancelled_ = true;
+  if (socket_ >= 0) shutdown(socket_, SHUT_RDWR);
+}
+
+bool Cancellation::Enter(int socket) {
+  std::lock_guard<std::mutex> lock(mu_);
+  socket_ = socket;
+  return !cancelled_;
+}
+
+void Cancellation::Leave() {
+  std::lock_guard<std::mutex> lock(mu_);
+  socket_ = -1;
+}
+
 Joined JoinRanks(const std::string& name, int ranks, int rank,
-                 const std::string& gpu, std::atomic<int>* hello_fd) {
+                 const std::string& gpu, Cancellation* cancellation) {
   Joined joined;
   joined.result = ncclSystemError;
   sockaddr_un address;
   const socklen_t size = AddressOf(name, &address);
   const int socket = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-  hello_fd->store(socket);
   if (connect(socket, reinterpret_cast<sockaddr*>(&address), size) != 0) {
     joined.error = std::string("connecting to the root: ") + strerror(errno);
+  } else if (!cancellation->Enter(socket)) {
+    joined.error = "cancelled";
   } else {
     Hello hello{};
     hello.ranks = ranks;
@@ -168,8 +186,7 @@ Joined JoinRanks(const std::string& name, int ranks, int rank,
       joined.error = answer.error;
     }
   }
-  // Whoever shuts it down must not meet another file of the same number.
-  hello_fd->store(-1);
+  cancellation->Leave();
   close(socket);
   return joined;
 }

@@ -1,7 +1,7 @@
 #ifndef STAGECOACH_TESTS_NCCL_HOST_EMULATOR_RENDEZVOUS_H_
 #define STAGECOACH_TESTS_NCCL_HOST_EMULATOR_RENDEZVOUS_H_
 
-#include <atomic>
+#include <mutex>
 #include <string>
 
 namespace nccl_host_emulator {
@@ -19,10 +19,24 @@ struct Joined {
   int result = 0;  // an ncclResult_t
   std::string error;
 };
-// Blocks until both ranks are there. `hello_fd` holds the socket meanwhile, so
-// that shutting it down ends the call.
+// Ends a wait for the other rank, from another thread, before it has begun or
+// while it lasts.
+class Cancellation {
+ public:
+  void Cancel();
+  // False: cancelled before. The socket stays open until Leave.
+  bool Enter(int socket);
+  void Leave();
+
+ private:
+  std::mutex mu_;
+  bool cancelled_ = false;
+  int socket_ = -1;
+};
+
+// Blocks until both ranks are there, or it is cancelled.
 Joined JoinRanks(const std::string& name, int ranks, int rank,
-                 const std::string& gpu, std::atomic<int>* hello_fd);
+                 const std::string& gpu, Cancellation* cancellation);
 
 }  // namespace nccl_host_emulator
 
