@@ -25,7 +25,8 @@ bool IsOwn(job::KernelChoice choice) {
 }
 
 GemmLibrary LibraryOf(job::KernelChoice /*choice*/) {
-  return MklIsAtItsBest() ? GemmLibrary::kMkl : GemmLibrary::kOneDnn;
+  return HasOneDnn() && !MklIsAtItsBest() ? GemmLibrary::kOneDnn
+                                          : GemmLibrary::kMkl;
 }
 
 }  // namespace stagecoach::worker::kernels

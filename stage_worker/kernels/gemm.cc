@@ -78,6 +78,17 @@ bool WorthOneDnn(int64_t m, int64_t n, int64_t k, double alpha) {
 
 }  // namespace
 
+bool HasOneDnn() {
+#if defined(__x86_64__)
+  static const bool has = __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512vl") &&
+                          __builtin_cpu_supports("avx512dq");
+  return has;
+#else
+  return false;
+#endif
+}
+
 template <typename T>
 void Gemm(GemmLibrary library, const Matrix<const T>& a,
           const Matrix<const T>& b, const Matrix<T>& c, double alpha,

@@ -11,6 +11,11 @@ namespace stagecoach::worker::kernels {
 // rule is a function of the shape alone, and P = 1 follows it like any other.
 enum class GemmLibrary { kMkl, kOneDnn };
 
+// Whether products can be oneDNN's on this processor. ATen's call of it throws
+// where AVX-512 BW, VL and DQ are not there, also for float, which needs none
+// of them.
+bool HasOneDnn();
+
 // A view of a row-major matrix, or of its transpose.
 template <typename T>
 struct Matrix {
@@ -36,7 +41,7 @@ Matrix<T> RowMajor(T* data, int64_t rows, int64_t columns) {
 
 // c = alpha * a * b + beta * c. `c` is not transposed and overlaps neither;
 // with beta = 0 it is not read. float or double; the latter is always MKL's.
-// The shapes must fit.
+// The shapes must fit, and kOneDnn needs HasOneDnn().
 template <typename T>
 void Gemm(GemmLibrary library, const Matrix<const T>& a,
           const Matrix<const T>& b, const Matrix<T>& c, double alpha = 1,
