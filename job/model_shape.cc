@@ -254,6 +254,14 @@ bool IsFrozen(const TrainingSpec& training, const std::string& name) {
                      });
 }
 
+bool SumsTiedGradients(const JobSpec& spec) {
+  if (!spec.model.tie_embeddings) return false;
+  StageLayers first;
+  first.end = 0;
+  // The first parameter of each family is the token embedding.
+  return !IsFrozen(spec.training, StageParameters(spec, first).front().name);
+}
+
 DType ComputeTypeOf(Precision precision) {
   switch (precision) {
     case Precision::kFloat32:

@@ -44,6 +44,10 @@ int64_t StageParameterCount(const JobSpec& spec, const StageLayers& layers);
 // Whether training.freeze names the parameter that a checkpoint stores so.
 bool IsFrozen(const TrainingSpec& training, const std::string& name);
 
+// Whether the gradients of a tied embedding's two leaves are added up in every
+// step: it is tied, and not frozen.
+bool SumsTiedGradients(const JobSpec& spec);
+
 // Parameters of the whole model; tied ones once.
 int64_t ModelParameterCount(const JobSpec& spec);
 

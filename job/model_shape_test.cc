@@ -140,6 +140,23 @@ TEST(ModelShapeTest, TheTiedHeadIsACopyOfTheEmbedding) {
   EXPECT_TRUE(parameters.back().tied_copy);
 }
 
+TEST(ModelShapeTest, TiedGradientsAreSummedUnlessTheEmbeddingIsFrozen) {
+  JobSpec spec = Spec(1, 32, 160, 64, true);
+  spec.model.heads = 4;
+  EXPECT_TRUE(SumsTiedGradients(spec));
+  spec.training.freeze = {"transformer.wpe.", "transformer.h."};
+  EXPECT_TRUE(SumsTiedGradients(spec));
+  spec.training.freeze = {"transformer.wte."};
+  EXPECT_FALSE(SumsTiedGradients(spec));
+  spec.model.architecture = Architecture::kLlama;
+  EXPECT_TRUE(SumsTiedGradients(spec));
+  spec.training.freeze = {"model.embed_tokens."};
+  EXPECT_FALSE(SumsTiedGradients(spec));
+  spec.training.freeze.clear();
+  spec.model.tie_embeddings = false;
+  EXPECT_FALSE(SumsTiedGradients(spec));
+}
+
 // However a model is cut, its stages hold the same parameters, and the counts
 // by formula are those of the lists.
 TEST(ModelShapePropertyTest, CountsAgreeWithTheListsForEveryCut) {

@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "base/status.h"
 #include "job/boundary.h"
+#include "job/model_shape.h"
 #include "job/schedule_source.h"
 #include "schedule/auto.h"
 #include "schedule/evaluation.h"
@@ -24,7 +25,7 @@ absl::StatusOr<schedule::Schedule> LoweredSchedule(const JobSpec& spec) {
   if (source.lowered()) return source;
   schedule::LoweringOptions options;
   options.send_budget = static_cast<int>(spec.pipeline.send_budget);
-  options.tied_embeddings = spec.model.tie_embeddings;
+  options.tied_embeddings = SumsTiedGradients(spec);
   return schedule::Lower(source, options);
 }
 
@@ -76,7 +77,7 @@ absl::Status ChooseSchedule(const JobSpec& spec, const ModelProfile& profile,
   options.workers = static_cast<int>(spec.pipeline.workers);
   options.microbatches = static_cast<int>(spec.training.microbatches);
   options.send_budgets = SendBudgetsTried(spec);
-  options.tied_embeddings = spec.model.tie_embeddings;
+  options.tied_embeddings = SumsTiedGradients(spec);
   for (const int v : StagesPerWorkerTried(spec)) {
     SC_ASSIGN_OR_RETURN(const std::vector<StageLayers> stages,
                         ChooseSplit(spec, &profile, options.workers * v));
@@ -169,7 +170,7 @@ absl::StatusOr<JobPlan> PlanJob(const JobSpec& spec,
     SC_RETURN_IF_ERROR(ChooseSchedule(spec, *profile, &plan));
   }
   schedule::VerifyOptions verify;
-  verify.tied_embeddings = spec.model.tie_embeddings;
+  verify.tied_embeddings = SumsTiedGradients(spec);
   plan.verdict = schedule::Verify(plan.schedule, verify);
   SC_RETURN_IF_ERROR(plan.verdict.ToStatus());
   if (!spec.evaluation.path.empty()) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/status.h"
+#include "job/model_shape.h"
 #include "job/words.h"
 #include "stage_worker/checkpoint/stage_files.h"
 #include "stage_worker/engine/memory_profiler.h"
@@ -194,7 +195,7 @@ PeerLinkOptions Placement::LinkOptions() {
   link.worker = options_.worker;
   link.worker_names = options_.worker_names;
   link.schedule = &schedule_;
-  link.tied_embeddings = model.tie_embeddings;
+  link.tied_embeddings = job::SumsTiedGradients(options_.spec);
   link.boundary_bytes = options_.boundary_bytes;
   link.tied_bytes =
       static_cast<size_t>(model.vocabulary * model.hidden) * sizeof(float);

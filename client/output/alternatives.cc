@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "client/output/table.h"
+#include "job/model_shape.h"
 #include "schedule/auto.h"
 #include "schedule/generator.h"
 #include "schedule/lowering.h"
@@ -86,7 +87,7 @@ absl::StatusOr<schedule::Schedule> Finder::Make(absl::string_view kind,
                       schedule::Generate(kind, shape));
   schedule::LoweringOptions lowering;
   lowering.send_budget = static_cast<int>(spec_.pipeline.send_budget);
-  lowering.tied_embeddings = spec_.model.tie_embeddings;
+  lowering.tied_embeddings = job::SumsTiedGradients(spec_);
   return schedule::Lower(compute, lowering);
 }
 
@@ -107,7 +108,7 @@ absl::StatusOr<schedule::SimulateOptions> Finder::Simulation(int v) const {
 absl::Status Finder::Evaluate(const schedule::Schedule& schedule,
                               Alternative* alternative) const {
   schedule::VerifyOptions demands;
-  demands.tied_embeddings = spec_.model.tie_embeddings;
+  demands.tied_embeddings = job::SumsTiedGradients(spec_);
   const schedule::Verdict verdict = schedule::Verify(schedule, demands);
   SC_RETURN_IF_ERROR(verdict.ToStatus());
   SC_ASSIGN_OR_RETURN(const schedule::SimulateOptions options,
@@ -155,7 +156,7 @@ absl::Status Finder::Search(Alternative* alternative) const {
   options.workers = workers();
   options.microbatches = plan_.schedule.microbatches;
   options.send_budgets = {static_cast<int>(spec_.pipeline.send_budget)};
-  options.tied_embeddings = spec_.model.tie_embeddings;
+  options.tied_embeddings = job::SumsTiedGradients(spec_);
   for (const int v : StagesPerWorker()) {
     SC_ASSIGN_OR_RETURN(const schedule::SimulateOptions simulation,
                         Simulation(v));

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "base/tensor_descriptor.h"
 #include "job/learning_rate.h"
+#include "job/model_shape.h"
 #include "job/split.h"
 
 namespace stagecoach::worker {
@@ -302,7 +303,7 @@ absl::Status LocalPipeline::RunActions(const ActionList& order) {
 }
 
 absl::Status LocalPipeline::ReduceTied() {
-  if (!options_.spec.model.tie_embeddings) return absl::OkStatus();
+  if (!job::SumsTiedGradients(options_.spec)) return absl::OkStatus();
   const StageIndex first(0);
   const StageIndex last(options_.stages - 1);
   if (&engine(first) == &engine(last)) {

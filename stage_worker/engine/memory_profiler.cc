@@ -281,7 +281,7 @@ absl::StatusOr<job::WorkerMemoryProfile> ProfileWorkerMemory(
                 profile.resident.Of(MemoryCategory::kOptimizer)
           : StateCopyBytes(options);
   const job::ModelSpec& model = options.spec.model;
-  if (model.tie_embeddings) {
+  if (job::SumsTiedGradients(options.spec)) {
     profile.tied_gradient_bytes =
         model.vocabulary * model.hidden * static_cast<int64_t>(sizeof(float));
   }

@@ -1,6 +1,7 @@
 #include "stage_worker/kernels/block_node.h"
 
 #include <ATen/EmptyTensor.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/csrc/dynamo/compiled_autograd.h>
@@ -31,8 +32,11 @@ void BlockNode::compiled_args(
   }
 }
 
-void Attach(const std::shared_ptr<BlockNode>& node, const at::Tensor& input,
-            at::Tensor* output) {
+void AttachIfNeeded(const std::shared_ptr<BlockNode>& node,
+                    const at::Tensor& input, at::Tensor* output) {
+  if (!c10::GradMode::is_enabled()) return;
+  const bool reached = input.defined() && input.requires_grad();
+  if (!reached && !node->Trains()) return;
   if (input.defined()) {
     node->add_next_edge(autograd::impl::gradient_edge(input));
   }

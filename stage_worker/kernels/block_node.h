@@ -2,7 +2,6 @@
 #define STAGECOACH_STAGE_WORKER_KERNELS_BLOCK_NODE_H_
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>
 
 #include <memory>
@@ -13,15 +12,15 @@
 namespace stagecoach::worker::kernels {
 
 // One node of autograd's graph that is a whole block of a model, or its
-// embedding: one tensor in (or none), one out. Parameters have no edges: their
-// gradients are added where they lie. Single-executor.
+// embedding: one tensor in (or none), one out. Parameters have no edges: the
+// gradients of those that train are added where they lie. Single-executor.
 //
 // A full backward computes each weight gradient as soon as it can. A split one
 // (see SplitBackward) calls DeferWeights before it, which leaves the same work,
 // in the same order, to RunWeights.
 class BlockNode : public torch::autograd::Node {
  public:
-  void DeferWeights() { deferred_ = true; }
+  void DeferWeights() { deferred_ = Trains(); }
   // Adds what a deferred backward left to the parameters' gradients, if there
   // is anything, and lets go of everything.
   void RunWeights();
@@ -33,6 +32,9 @@ class BlockNode : public torch::autograd::Node {
       torch::dynamo::autograd::CompiledNodeArgs& arguments) const final;
 
  protected:
+  friend void AttachIfNeeded(const std::shared_ptr<BlockNode>& node,
+                             const at::Tensor& input, at::Tensor* output);
+
   // Tensors that what is left of the backward needs, or RunWeights; released
   // ones are undefined.
   virtual std::vector<at::Tensor> Saved() const = 0;
@@ -40,6 +42,8 @@ class BlockNode : public torch::autograd::Node {
   // where there is no input.
   virtual at::Tensor Backward(at::Tensor output_gradient) = 0;
 
+  // Whether there is any gradient to add to.
+  virtual bool Trains() const = 0;
   // The work of RunWeights, after a deferred Backward. Once.
   virtual void AddWeightGradients() = 0;
 
@@ -51,19 +55,20 @@ class BlockNode : public torch::autograd::Node {
 };
 
 // Makes `node` the one that computed `output` from `input` (undefined: from no
-// tensor that has a gradient).
-void Attach(const std::shared_ptr<BlockNode>& node, const at::Tensor& input,
-            at::Tensor* output);
+// tensor that has a gradient), if gradients are on and a backward would have
+// anything to do.
+void AttachIfNeeded(const std::shared_ptr<BlockNode>& node,
+                    const at::Tensor& input, at::Tensor* output);
 
 // The output of a Node<float> or Node<double> made of `arguments`, as `type`
-// says; `input` as Attach takes it. Throws std::invalid_argument for other
-// types.
+// says; `input` as AttachIfNeeded takes it. Throws std::invalid_argument for
+// other types.
 template <template <typename> class Node, typename... Arguments>
 at::Tensor RunNode(at::ScalarType type, const at::Tensor& input,
                    const Arguments&... arguments) {
   const auto run = [&input](const auto& node) {
     at::Tensor y = node->Forward();
-    if (c10::GradMode::is_enabled()) Attach(node, input, &y);
+    AttachIfNeeded(node, input, &y);
     return y;
   };
   switch (type) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <string>
 
 #include "stage_worker/kernels/block_node.h"
 
@@ -46,7 +47,15 @@ TestParameters::TestParameters(const std::vector<std::vector<int64_t>>& shapes,
 }
 
 void TestParameters::ZeroGradients() const {
-  for (const at::Tensor& gradient : gradients_) gradient.zero_();
+  for (const at::Tensor& gradient : gradients_) {
+    if (gradient.defined()) gradient.zero_();
+  }
+}
+
+void TestParameters::SetFrozen(size_t i, bool frozen) {
+  gradients_[i] = frozen
+                      ? at::Tensor()
+                      : at::zeros(values_[i].sizes(), values_[i].scalar_type());
 }
 
 at::Tensor ActivateWithAten(job::Activation activation, const at::Tensor& x) {
@@ -114,7 +123,9 @@ Outcome RunOwn(const BlockFunction& block, const TestParameters& parameters,
     if (split) node->RunWeights();
   }
   for (size_t i = 0; i < parameters.size(); ++i) {
-    outcome.gradients.push_back(parameters.gradient(i).clone());
+    const at::Tensor& gradient = parameters.gradient(i);
+    outcome.gradients.push_back(gradient.defined() ? gradient.clone()
+                                                   : at::Tensor());
   }
   return outcome;
 }
@@ -147,6 +158,30 @@ void ExpectSameBits(const Outcome& a, const Outcome& b) {
   for (size_t i = 0; i < a.gradients.size(); ++i) {
     EXPECT_TRUE(a.gradients[i].equal(b.gradients[i])) << "parameter " << i;
   }
+}
+
+void ExpectAnyCanBeFrozen(const BlockFunction& block,
+                          TestParameters* parameters, const at::Tensor& x,
+                          const at::Tensor& dy) {
+  const Outcome whole = RunOwn(block, *parameters, x, dy);
+  for (size_t i = 0; i < parameters->size(); ++i) {
+    SCOPED_TRACE("frozen: parameter " + std::to_string(i));
+    parameters->SetFrozen(i, true);
+    for (const bool split : {false, true}) {
+      Outcome rest = RunOwn(block, *parameters, x, dy, split);
+      EXPECT_FALSE(rest.gradients[i].defined());
+      rest.gradients[i] = whole.gradients[i];
+      ExpectSameBits(rest, whole);
+    }
+    parameters->SetFrozen(i, false);
+  }
+  for (size_t i = 0; i < parameters->size(); ++i) {
+    parameters->SetFrozen(i, true);
+  }
+  for (const bool split : {false, true}) {
+    EXPECT_TRUE(RunOwn(block, *parameters, x, dy, split).dx.equal(whole.dx));
+  }
+  EXPECT_EQ(block(x).grad_fn(), nullptr);
 }
 
 }  // namespace stagecoach::worker::kernels

@@ -31,6 +31,8 @@ class TestParameters {
   size_t size() const { return values_.size(); }
   Parameter At(size_t i) const { return {&values_[i], &gradients_[i]}; }
   void ZeroGradients() const;
+  // A frozen one has no gradient.
+  void SetFrozen(size_t i, bool frozen);
 
  private:
   std::deque<at::Tensor> values_;
@@ -66,6 +68,11 @@ double Distance(const at::Tensor& a, const at::Tensor& b);
 void ExpectClose(const Outcome& own, const Outcome& reference,
                  double tolerance);
 void ExpectSameBits(const Outcome& a, const Outcome& b);
+// That freezing any one parameter changes nothing of the rest, and that nothing
+// is left of the block once all are frozen and x needs no gradient.
+void ExpectAnyCanBeFrozen(const BlockFunction& block,
+                          TestParameters* parameters, const at::Tensor& x,
+                          const at::Tensor& dy);
 
 }  // namespace stagecoach::worker::kernels
 

@@ -34,6 +34,9 @@ class EmbeddingNode final : public BlockNode {
     if (!deferred()) AddWeightGradients();
     return {};
   }
+  bool Trains() const override {
+    return table_.Trains() || positions_.Trains();
+  }
   void AddWeightGradients() override;
 
  private:
@@ -76,9 +79,10 @@ at::Tensor EmbeddingNode<T>::Forward() {
 template <typename T>
 void EmbeddingNode<T>::AddWeightGradients() {
   const T* const rows = dy_.const_data_ptr<T>();
+  T* const table = table_.Gradient<T>();
   for (int64_t i = 0; i < tokens_.numel(); ++i) {
     const T* const row = rows + i * hidden();
-    AddTo(row, hidden(), table_.Gradient<T>() + Tokens()[i] * hidden());
+    if (table != nullptr) AddTo(row, hidden(), table + Tokens()[i] * hidden());
     T* const position = PositionRow(positions_.Gradient<T>(), i);
     if (position != nullptr) AddTo(row, hidden(), position);
   }

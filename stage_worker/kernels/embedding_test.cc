@@ -46,6 +46,25 @@ TEST(EmbeddingTest, IsWhatAtensOperatorsCompute) {
   }
 }
 
+TEST(EmbeddingTest, EitherTableCanBeFrozen) {
+  at::manual_seed(2);
+  const at::Tensor dy = Drawn({2, 3, 21}, at::kFloat);
+  TestParameters p({{7, 21}, {5, 21}}, {}, at::kFloat);
+  AddGradients(RunEmbedding(p.At(0), p.At(1), Tokens()), dy);
+  const at::Tensor whole[] = {p.gradient(0).clone(), p.gradient(1).clone()};
+  for (const size_t frozen : {size_t{0}, size_t{1}}) {
+    const size_t other = 1 - frozen;
+    p.ZeroGradients();
+    p.SetFrozen(frozen, true);
+    AddGradients(RunEmbedding(p.At(0), p.At(1), Tokens()), dy);
+    EXPECT_TRUE(p.gradient(other).equal(whole[other]));
+    p.SetFrozen(frozen, false);
+  }
+  p.SetFrozen(0, true);
+  p.SetFrozen(1, true);
+  EXPECT_EQ(RunEmbedding(p.At(0), p.At(1), Tokens()).grad_fn(), nullptr);
+}
+
 TEST(EmbeddingTest, NamesATokenThatTheTableLacks) {
   const TestParameters p({{6, 4}}, {}, at::kFloat);
   try {

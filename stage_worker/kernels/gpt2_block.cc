@@ -37,6 +37,7 @@ class Gpt2BlockNode final : public BlockNode {
             log_sums_, inner_of_, dy_,     d_inner_, dx1_, dqkv_};
   }
   at::Tensor Backward(at::Tensor dy) override;
+  bool Trains() const override { return block_.Trains(); }
   void AddWeightGradients() override;
 
  private:
@@ -201,6 +202,7 @@ at::Tensor Gpt2BlockNode<T>::BackwardOfAttention() {
 
 template <typename T>
 void Gpt2BlockNode<T>::OutputWeights() {
+  if (!block_.mlp_c_proj.Trains()) return;
   const at::Tensor activated = m_.New(inner_);
   ActivationForward(block_.activation, Read<T>(inner_of_), m_.tokens() * inner_,
                     Data<T>(activated));
@@ -210,6 +212,7 @@ void Gpt2BlockNode<T>::OutputWeights() {
 
 template <typename T>
 void Gpt2BlockNode<T>::InnerWeights() {
+  if (!block_.c_fc.Trains()) return;
   const at::Tensor normed = m_.New(hidden_);
   ApplyNorm(Norm2(), Read<T>(x1_), Statistics(norm_2_), Data<T>(normed));
   block_.c_fc.AddWeightGradient<T>(block_.library, m_.ReadRows(normed),
@@ -224,6 +227,7 @@ void Gpt2BlockNode<T>::ProjectionWeights() {
 
 template <typename T>
 void Gpt2BlockNode<T>::AttentionWeights() {
+  if (!block_.c_attn.Trains()) return;
   const at::Tensor normed = m_.New(hidden_);
   ApplyNorm(Norm1(), Read<T>(x_), Statistics(norm_1_), Data<T>(normed));
   block_.c_attn.AddWeightGradient<T>(block_.library, m_.ReadRows(normed),

@@ -28,6 +28,13 @@ struct Gpt2Block {
   double epsilon = 0;
   job::Activation activation = job::Activation::kGeluTanh;
   GemmLibrary library = GemmLibrary::kMkl;
+
+  // Any of its parameters does.
+  bool Trains() const {
+    return ln_1_weight.Trains() || ln_1_bias.Trains() || c_attn.Trains() ||
+           attn_c_proj.Trains() || ln_2_weight.Trains() || ln_2_bias.Trains() ||
+           c_fc.Trains() || mlp_c_proj.Trains();
+  }
 };
 
 // The block as one node of autograd's graph, or as no node while gradients are

@@ -172,6 +172,15 @@ TEST(Gpt2BlockTest, ASplitBackwardHasTheBitsOfAWholeOne) {
   EXPECT_LE(Distance(whole.gradients[2], once.gradients[2] * 2), 1e-6);
 }
 
+TEST(Gpt2BlockTest, AnyParameterCanBeFrozen) {
+  at::manual_seed(6);
+  const Shape shape;
+  TestParameters p = ParametersOf(shape, at::kFloat);
+  const Gpt2Block block = BlockOf(shape, p);
+  ExpectAnyCanBeFrozen(Own(block), &p, Drawn(shape.x(), at::kFloat),
+                       Drawn(shape.x(), at::kFloat));
+}
+
 // Also of the parts that two threads make, whatever they are.
 TEST(Gpt2BlockTest, TheGradientIsThatOfEveryRow) {
   at::manual_seed(5);

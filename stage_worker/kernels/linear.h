@@ -14,16 +14,18 @@ namespace stagecoach::worker::kernels {
 // made, so that kernels look at them when they run. Null: there is none.
 struct Parameter {
   const at::Tensor* value = nullptr;
-  const at::Tensor* gradient = nullptr;
+  const at::Tensor* gradient = nullptr;  // undefined where it is frozen
 
   explicit operator bool() const { return value != nullptr; }
   template <typename T>
   const T* Value() const {
     return value == nullptr ? nullptr : value->const_data_ptr<T>();
   }
+  bool Trains() const { return gradient != nullptr && gradient->defined(); }
+  // Null where it does not train.
   template <typename T>
   T* Gradient() const {
-    return gradient == nullptr ? nullptr : gradient->mutable_data_ptr<T>();
+    return Trains() ? gradient->mutable_data_ptr<T>() : nullptr;
   }
 };
 
@@ -52,10 +54,13 @@ struct Linear {
                      const Matrix<T>& dx, double beta = 0) const {
     Gemm<T>(library, dy, WeightMatrix<T>().Transposed(), dx, 1, beta);
   }
-  // Adds to the gradients of weight and bias.
+  bool Trains() const { return weight.Trains() || bias.Trains(); }
+  // Adds to the gradients of those of weight and bias that train.
   template <typename T>
   void AddWeightGradient(GemmLibrary library, const Matrix<const T>& x,
                          const Matrix<const T>& dy) const {
+    if (bias.Trains()) AddColumnSums<T>(dy, bias.Gradient<T>());
+    if (!weight.Trains()) return;
     const Matrix<T> stored = RowMajor(
         weight.Gradient<T>(), weight.value->size(0), weight.value->size(1));
     if (output_first) {
@@ -63,7 +68,6 @@ struct Linear {
     } else {
       Gemm<T>(library, x.Transposed(), dy, stored, 1, 1);
     }
-    if (bias) AddColumnSums<T>(dy, bias.Gradient<T>());
   }
 
  private:

@@ -66,6 +66,7 @@ class LlamaBlockNode final : public BlockNode {
             d_value_};
   }
   at::Tensor Backward(at::Tensor dy) override;
+  bool Trains() const override { return block_.Trains(); }
   void AddWeightGradients() override;
 
  private:
@@ -312,6 +313,7 @@ at::Tensor LlamaBlockNode<T>::BackwardOfAttention() {
 
 template <typename T>
 void LlamaBlockNode<T>::OutputWeights() {
+  if (!block_.down_proj.Trains()) return;
   const at::Tensor product = m_.New(inner_);
   GateForward(block_.activation, Read<T>(gate_), Read<T>(up_), gate_.numel(),
               Data<T>(product));
@@ -321,6 +323,7 @@ void LlamaBlockNode<T>::OutputWeights() {
 
 template <typename T>
 void LlamaBlockNode<T>::InnerWeights() {
+  if (!block_.gate_proj.Trains() && !block_.up_proj.Trains()) return;
   const at::Tensor normed = Normed(block_.post_attention_norm, x1_, norm_2_);
   block_.gate_proj.AddWeightGradient<T>(block_.library, m_.ReadRows(normed),
                                         m_.ReadRows(d_gate_));
@@ -336,6 +339,10 @@ void LlamaBlockNode<T>::ProjectionWeights() {
 
 template <typename T>
 void LlamaBlockNode<T>::AttentionWeights() {
+  if (!block_.q_proj.Trains() && !block_.k_proj.Trains() &&
+      !block_.v_proj.Trains()) {
+    return;
+  }
   const at::Tensor normed = Normed(block_.input_norm, x_, norm_1_);
   block_.q_proj.AddWeightGradient<T>(block_.library, m_.ReadRows(normed),
                                      m_.ReadRows(d_query_));

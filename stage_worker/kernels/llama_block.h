@@ -38,6 +38,14 @@ struct LlamaBlock {
   double epsilon = 0;
   job::Activation activation = job::Activation::kSilu;
   GemmLibrary library = GemmLibrary::kMkl;
+
+  // Any of its parameters does.
+  bool Trains() const {
+    return input_norm.Trains() || q_proj.Trains() || k_proj.Trains() ||
+           v_proj.Trains() || o_proj.Trains() || q_norm.Trains() ||
+           k_norm.Trains() || post_attention_norm.Trains() ||
+           gate_proj.Trains() || up_proj.Trains() || down_proj.Trains();
+  }
 };
 
 // As RunGpt2Block. Kept for the backward: x, x1, queries, keys and values as

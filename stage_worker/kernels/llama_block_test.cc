@@ -229,5 +229,17 @@ TEST(LlamaBlockTest, ASplitBackwardHasTheBitsOfAWholeOne) {
   }
 }
 
+TEST(LlamaBlockTest, AnyParameterCanBeFrozen) {
+  at::manual_seed(4);
+  Shape shape;
+  shape.biases = true;
+  shape.head_norms = true;
+  TestParameters p = ParametersOf(shape, at::kFloat);
+  const Angles angles = AnglesOf(shape, at::kFloat);
+  const LlamaBlock block = BlockOf(shape, p, angles);
+  ExpectAnyCanBeFrozen(Own(block), &p, Drawn(shape.x(), at::kFloat),
+                       Drawn(shape.x(), at::kFloat));
+}
+
 }  // namespace
 }  // namespace stagecoach::worker::kernels

@@ -145,8 +145,10 @@ struct WeightGradientKernel {
     }
     int64_t vector = 0;
     for (int64_t i = begin; i < end; i += kLanes<T>, ++vector) {
-      Store<T>(Load(weight_gradient + i, end - i) + scaled[vector],
-               weight_gradient + i, end - i);
+      if (weight_gradient != nullptr) {
+        Store<T>(Load(weight_gradient + i, end - i) + scaled[vector],
+                 weight_gradient + i, end - i);
+      }
       if (bias_gradient == nullptr) continue;
       Store<T>(Load(bias_gradient + i, end - i) + sum[vector],
                bias_gradient + i, end - i);
@@ -186,6 +188,7 @@ template <typename T>
 void NormWeightGradient(const NormShape<T>& shape, const T* x,
                         const NormStatistics<T>& statistics, const T* dy,
                         T* weight_gradient, T* bias_gradient) {
+  if (weight_gradient == nullptr && bias_gradient == nullptr) return;
   ForStrips<T>(shape.width, shape.rows, [&](int64_t begin) {
     RunKernel<WeightGradientKernel>(&shape, x, statistics, dy, weight_gradient,
                                     bias_gradient, begin);

@@ -39,7 +39,7 @@ template <typename T>
 void NormInputGradient(const NormShape<T>& shape, const T* x,
                        const NormStatistics<T>& statistics, const T* dy,
                        const T* residual, T* dx);
-// Adds to the gradients of weight and bias (null with RMS norm).
+// Adds to the gradients of weight and bias, where these are not null.
 template <typename T>
 void NormWeightGradient(const NormShape<T>& shape, const T* x,
                         const NormStatistics<T>& statistics, const T* dy,

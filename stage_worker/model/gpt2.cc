@@ -60,6 +60,7 @@ at::Tensor Conv1d(const Affine& layer, const at::Tensor& x) {
 }
 
 struct Block {
+  std::string name;  // "transformer.h.0."
   Affine ln_1;
   Affine c_attn;
   Affine attn_c_proj;
@@ -156,14 +157,15 @@ Affine Gpt2Stage::AffineOf(const std::string& name) {
 }
 
 Block Gpt2Stage::BlockOf(int64_t layer) {
-  const std::string name = absl::StrCat("transformer.h.", layer);
+  const std::string name = absl::StrCat("transformer.h.", layer, ".");
   Block block;
-  block.ln_1 = AffineOf(name + ".ln_1");
-  block.c_attn = AffineOf(name + ".attn.c_attn");
-  block.attn_c_proj = AffineOf(name + ".attn.c_proj");
-  block.ln_2 = AffineOf(name + ".ln_2");
-  block.c_fc = AffineOf(name + ".mlp.c_fc");
-  block.mlp_c_proj = AffineOf(name + ".mlp.c_proj");
+  block.name = name;
+  block.ln_1 = AffineOf(name + "ln_1");
+  block.c_attn = AffineOf(name + "attn.c_attn");
+  block.attn_c_proj = AffineOf(name + "attn.c_proj");
+  block.ln_2 = AffineOf(name + "ln_2");
+  block.c_fc = AffineOf(name + "mlp.c_fc");
+  block.mlp_c_proj = AffineOf(name + "mlp.c_proj");
   block.score_scale = ScoreScale(layer);
   return block;
 }
@@ -278,7 +280,8 @@ at::Tensor Gpt2Stage::RunLayer(size_t i, const at::Tensor& x) const {
                         : RunBlock(blocks_[i], input, with);
   };
   if (!recompute_.Layer(static_cast<int64_t>(i))) return layer(x);
-  return RunRecomputed(layer, x, with.mask);
+  return RunRecomputed(layer, x, parameters_.AnyTrains(blocks_[i].name),
+                       with.mask);
 }
 
 std::vector<at::Tensor> Gpt2Stage::Forward(std::vector<at::Tensor> inputs,

@@ -67,6 +67,7 @@ struct Linear {
 };
 
 struct Block {
+  std::string name;  // "model.layers.0."
   StageParameter* input_norm = nullptr;
   Linear q_proj;
   Linear k_proj;
@@ -199,6 +200,7 @@ Linear LlamaStage::LinearOf(const std::string& name) {
 Block LlamaStage::BlockOf(int64_t layer) {
   const std::string name = absl::StrCat("model.layers.", layer, ".");
   Block block;
+  block.name = name;
   block.input_norm = parameters_.Get(name + "input_layernorm.weight");
   block.q_proj = LinearOf(name + "self_attn.q_proj");
   block.k_proj = LinearOf(name + "self_attn.k_proj");
@@ -371,7 +373,7 @@ at::Tensor LlamaStage::RunLayer(size_t i, const at::Tensor& x) const {
   };
   if (!recompute_.Layer(static_cast<int64_t>(i))) return layer(x);
   // A window's mask alone is the stage's, not the microbatch's.
-  return RunRecomputed(layer, x,
+  return RunRecomputed(layer, x, parameters_.AnyTrains(blocks_[i].name),
                        document_mask_.has_value() ? with.mask : std::nullopt);
 }
 

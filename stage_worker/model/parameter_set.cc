@@ -4,10 +4,12 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <stdexcept>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "job/model_shape.h"
 
@@ -80,6 +82,14 @@ std::vector<StageParameter*> ParameterSet::All() {
   std::vector<StageParameter*> all;
   for (StageParameter& parameter : parameters_) all.push_back(&parameter);
   return all;
+}
+
+bool ParameterSet::AnyTrains(absl::string_view beginning) const {
+  return std::any_of(parameters_.begin(), parameters_.end(),
+                     [beginning](const StageParameter& parameter) {
+                       return absl::StartsWith(parameter.name, beginning) &&
+                              parameter.gradient.defined();
+                     });
 }
 
 }  // namespace stagecoach::worker

@@ -45,6 +45,8 @@ class ParameterSet {
   // Throws std::out_of_range if the stage has none of that name.
   StageParameter* Get(absl::string_view name);
   std::vector<StageParameter*> All();
+  // Whether any of those whose names begin so has a gradient.
+  bool AnyTrains(absl::string_view beginning) const;
 
  private:
   std::deque<StageParameter> parameters_;

@@ -20,9 +20,10 @@ namespace {
 // weights.
 class RecomputedLayer final : public kernels::BlockNode {
  public:
-  RecomputedLayer(Layer layer, at::Tensor input, at::Tensor mask)
+  RecomputedLayer(Layer layer, at::Tensor input, bool trains, at::Tensor mask)
       : layer_(std::move(layer)),
         input_(std::move(input)),
+        trains_(trains),
         mask_(std::move(mask)) {}
 
   std::string name() const override { return "RecomputedLayer"; }
@@ -55,6 +56,7 @@ class RecomputedLayer final : public kernels::BlockNode {
     return std::move(gradients.front());
   }
 
+  bool Trains() const override { return trains_; }
   void AddWeightGradients() override {
     graph_->BackwardWeight();
     graph_.reset();
@@ -63,6 +65,7 @@ class RecomputedLayer final : public kernels::BlockNode {
  private:
   Layer layer_;
   at::Tensor input_;
+  const bool trains_;
   at::Tensor mask_;  // that layer_ holds
   std::optional<MicrobatchGraph> graph_;
 };
@@ -70,16 +73,18 @@ class RecomputedLayer final : public kernels::BlockNode {
 }  // namespace
 
 at::Tensor RunRecomputed(const Layer& layer, const at::Tensor& input,
-                         const std::optional<at::Tensor>& mask) {
-  if (!at::GradMode::is_enabled()) return layer(input);
-  auto node = std::make_shared<RecomputedLayer>(layer, input.detach(),
+                         bool trains, const std::optional<at::Tensor>& mask) {
+  if (!at::GradMode::is_enabled() || (!trains && !input.requires_grad())) {
+    return layer(input);
+  }
+  auto node = std::make_shared<RecomputedLayer>(layer, input.detach(), trains,
                                                 mask.value_or(at::Tensor()));
   at::Tensor output;
   {
     const at::NoGradGuard no_grad;
     output = layer(input.detach());
   }
-  kernels::Attach(node, input, &output);
+  kernels::AttachIfNeeded(node, input, &output);
   return output;
 }
 

@@ -13,7 +13,8 @@ using Layer = std::function<at::Tensor(const at::Tensor& input)>;
 
 // Runs `layer` and keeps nothing of it but its input: the backward runs it
 // again, with the same kernels over the same bytes, and so with the same bits.
-// Without autograd, simply runs it.
+// Simply runs it without autograd, or where neither the input has a gradient
+// nor a parameter of the layer `trains`.
 //
 // `layer` is called up to twice, the second time during the backward, and must
 // do the same then whatever has run in between: what it depends on beside
@@ -21,6 +22,7 @@ using Layer = std::function<at::Tensor(const at::Tensor& input)>;
 // holds of the microbatch's tensors, for the account. What it refers to must
 // outlive the graph. Single-executor.
 at::Tensor RunRecomputed(const Layer& layer, const at::Tensor& input,
+                         bool trains,
                          const std::optional<at::Tensor>& mask = {});
 
 }  // namespace stagecoach::worker

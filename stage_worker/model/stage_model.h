@@ -30,10 +30,11 @@ struct StageParameter {
   // Fills the value, which depends on (seed, name) alone or is a checkpoint's.
   std::function<void(at::Tensor& value)> initialise;
 
-  at::Tensor value;  // float32, requires grad
+  at::Tensor value;  // float32; requires grad, unless it is frozen
   // The value in the type that the job computes in, if that is a shorter one.
   at::Tensor rounded;
-  at::Tensor gradient;  // view of the flat gradient buffer
+  // View of the flat gradient buffer; undefined where it is frozen.
+  at::Tensor gradient;
 
   // The name under which a checkpoint stores its value.
   const std::string& stored_name() const { return tied_copy ? tied_to : name; }

@@ -39,6 +39,16 @@ class NeighbourCopyTest : public DisturbedJobTest {
     return name.back() - '0';
   }
 
+  static double Peak(const json& worker) {
+    return worker["measured_peak_bytes"].get<double>();
+  }
+  static void ExpectPredicted(const json& worker) {
+    EXPECT_GE(Peak(worker), 0.99 * worker["predicted_low_bytes"].get<double>())
+        << worker.dump(1);
+    EXPECT_LE(Peak(worker), 1.01 * worker["predicted_peak_bytes"].get<double>())
+        << worker.dump(1);
+  }
+
   std::unique_ptr<Cluster> cluster_;
 };
 
@@ -79,22 +89,32 @@ TEST_F(NeighbourCopyTest, ALostWorkerCostsOneStepAndNoDisk) {
   if (HasFailure()) std::cout << cluster_->Logs();
 }
 
+// Whole, and with a first stage that is wholly frozen and a head that is tied
+// to its embedding.
 TEST_F(NeighbourCopyTest, CopiesArePredictedAndChangeNoBit) {
   const std::string spec = WriteSpec(Job(4));
   auto cluster = Cluster::Start(3).value();
-  const json without = cluster->RunJob(spec);
-  const json with = cluster->RunJob(spec, {"recovery.neighbour_copy=true"});
-  ExpectSame(with, without);
-  for (size_t i = 0; i < 3; ++i) {
-    const json& worker = with["workers"][i];
-    const auto low = worker["predicted_low_bytes"].get<double>();
-    const auto high = worker["predicted_peak_bytes"].get<double>();
-    const auto measured = worker["measured_peak_bytes"].get<double>();
-    EXPECT_GE(measured, 0.99 * low) << worker.dump(1);
-    EXPECT_LE(measured, 1.01 * high) << worker.dump(1);
-    // Weights and AdamW's two moments: its own and its neighbour's.
-    EXPECT_GT(measured,
-              without["workers"][i]["measured_peak_bytes"].get<double>());
+  json whole;
+  for (const std::string freeze :
+       {"[]", "[\"transformer.w\", \"transformer.h.0.\"]"}) {
+    SCOPED_TRACE(freeze);
+    const std::string freezing = "training.freeze=" + freeze;
+    const json without = cluster->RunJob(spec, {freezing});
+    const json with =
+        cluster->RunJob(spec, {freezing, "recovery.neighbour_copy=true"});
+    ExpectSame(with, without);
+    for (size_t i = 0; i < 3; ++i) {
+      const json& worker = with["workers"][i];
+      ExpectPredicted(worker);
+      // Weights and AdamW's two moments: its own and its neighbour's.
+      EXPECT_GT(Peak(worker), Peak(without["workers"][i]));
+    }
+    if (whole.is_null()) {
+      whole = with;
+      continue;
+    }
+    EXPECT_NE(with["parameters_sha256"], whole["parameters_sha256"]);
+    EXPECT_LT(Peak(with["workers"][0]), Peak(whole["workers"][0]));
   }
   if (HasFailure()) std::cout << cluster->Logs();
 }

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/sha256.h"
 #include "base/status.h"
+#include "job/model_shape.h"
 #include "memory/category.h"
 #include "stage_worker/engine/synthetic/checksum.h"
 
@@ -88,7 +89,7 @@ absl::Status SyntheticParameters::Build() {
     if (made.ok()) *leaf = std::make_unique<Leaf>(std::move(made).value());
     return made.status();
   };
-  const bool tied = options_.spec.model.tie_embeddings;
+  const bool tied = job::SumsTiedGradients(options_.spec);
   for (const StageAssignment& stage : options_.stages) {
     SC_ASSIGN_OR_RETURN(
         weights_[stage.stage],

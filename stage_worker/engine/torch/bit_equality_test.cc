@@ -26,10 +26,10 @@ class BitEqualityTest : public ::testing::Test {
  protected:
   template <typename Order>
   Trained Train(const job::JobSpec& spec, int stages, int engines,
-                const Order& order) {
+                const Order& order, int steps = kSteps) {
     TorchBench bench(spec, stages, engines);
     Trained run;
-    for (int step = 0; step < kSteps; ++step) {
+    for (int step = 0; step < steps; ++step) {
       auto result = bench->RunStep(
           StepIndex(step),
           order(stages, static_cast<int>(spec.training.microbatches)));
@@ -368,24 +368,95 @@ TEST_F(BitEqualityTest, ShorterTypes) {
   }
 }
 
+// Jobs that freeze the first of four stages and more, and single parameters of
+// blocks; with a tied embedding that trains, and with a frozen one.
+std::vector<job::JobSpec> FreezingSpecs() {
+  std::vector<job::JobSpec> specs;
+  const auto add = [&specs](job::JobSpec spec,
+                            std::vector<std::string> freeze) {
+    spec.training.freeze = std::move(freeze);
+    specs.push_back(std::move(spec));
+  };
+  add(TinySpec(), {"transformer.wte.", "transformer.wpe.", "transformer.h.0."});
+  add(TinySpec(), {"transformer.wte.", "transformer.h.2."});
+  add(TinySpec(), {"transformer.wpe.", "transformer.h.1.ln_1.weight",
+                   "transformer.h.1.attn.c_attn.bias",
+                   "transformer.h.1.mlp.c_fc.weight", "transformer.h.3."});
+  add(LlamaSpec(), {"model.embed_tokens.", "model.layers.0."});
+  add(LlamaSpec(),
+      {"model.layers.1.self_attn.k_proj.", "model.layers.1.self_attn.q_norm.",
+       "model.layers.2.input_layernorm.", "model.layers.2.mlp.up_proj.weight",
+       "model.norm."});
+  return specs;
+}
+
+// The parameters of `frozen` where freezing holds them, of `trained` elsewhere.
+std::vector<std::string> Mixed(const job::JobSpec& spec, const Trained& frozen,
+                               const Trained& trained) {
+  std::vector<std::string> mixed = trained.digests;
+  for (size_t i = 0; i < mixed.size(); ++i) {
+    const std::string name = mixed[i].substr(0, mixed[i].find(' '));
+    if (job::IsFrozen(spec.training, name)) mixed[i] = frozen.digests[i];
+  }
+  return mixed;
+}
+
 TEST_F(BitEqualityTest, FrozenParametersStayAsTheyAre) {
-  job::JobSpec spec = TinySpec();
-  const auto begin = TorchBench(spec, 1, 1)->Digests();
-  ASSERT_TRUE(begin.ok()) << begin.status();
-  spec.training.freeze = {"transformer.wte.", "transformer.h.2."};
-  for (const job::OptimizerKind optimizer :
-       {job::OptimizerKind::kAdamW, job::OptimizerKind::kSgd}) {
-    spec.training.optimizer = optimizer;
-    ExpectAllEqual(spec, {{2, 2}, {4, 4}});
-    const Trained trained = Train(spec, 4, 4, GpipeOrder);
-    ASSERT_EQ(trained.digests.size(), begin->size());
-    for (size_t i = 0; i < begin->size(); ++i) {
-      const ParameterDigest& before = (*begin)[i];
-      const std::string same = before.name + " " + before.sha256;
-      EXPECT_EQ(trained.digests[i] == same,
-                job::IsFrozen(spec.training, before.name))
-          << before.name;
+  for (job::JobSpec spec : FreezingSpecs()) {
+    SCOPED_TRACE(spec.training.freeze.front());
+    const Trained begin = Train(spec, 1, 1, GpipeOrder, /*steps=*/0);
+    for (const job::OptimizerKind optimizer :
+         {job::OptimizerKind::kAdamW, job::OptimizerKind::kSgd}) {
+      spec.training.optimizer = optimizer;
+      ExpectAllEqual(spec, {{2, 2}, {4, 4}});
+      const Trained trained = Train(spec, 4, 4, GpipeOrder);
+      ASSERT_EQ(trained.digests.size(), begin.digests.size());
+      for (size_t i = 0; i < trained.digests.size(); ++i) {
+        const std::string& before = begin.digests[i];
+        EXPECT_EQ(
+            trained.digests[i] == before,
+            job::IsFrozen(spec.training, before.substr(0, before.find(' '))))
+            << before;
+      }
     }
+  }
+}
+
+// What a step of SGD adds is the gradient, where nothing is clipped: for what
+// trains, that of a model that trains whole.
+TEST_F(BitEqualityTest, FreezingChangesNoGradientOfTheOthers) {
+  for (job::JobSpec spec : FreezingSpecs()) {
+    SCOPED_TRACE(spec.training.freeze.front());
+    spec.training.optimizer = job::OptimizerKind::kSgd;
+    spec.training.gradient_clip = 0;
+    for (const job::KernelChoice kernels : kKernels) {
+      spec.training.kernels = kernels;
+      job::JobSpec whole = spec;
+      whole.training.freeze.clear();
+      const std::vector<std::string> expected =
+          Mixed(spec, Train(whole, 1, 1, GpipeOrder, /*steps=*/0),
+                Train(whole, 1, 1, GpipeOrder, /*steps=*/1));
+      for (const char* recompute : {"none", "full", "every-1"}) {
+        SCOPED_TRACE(recompute);
+        spec.memory.recompute = recompute;
+        EXPECT_EQ(Train(spec, 1, 1, GpipeOrder, 1).digests, expected);
+        EXPECT_EQ(Train(spec, 2, 1, SplitOrder, 1).digests, expected);
+        EXPECT_EQ(Train(spec, 4, 4, SplitOrder, 1).digests, expected);
+      }
+    }
+  }
+}
+
+// In shorter types too, where blocks are autograd's.
+TEST_F(BitEqualityTest, FreezingInShorterTypes) {
+  for (job::JobSpec spec : FreezingSpecs()) {
+    SCOPED_TRACE(spec.training.freeze.front());
+    spec.training.precision = job::Precision::kBFloat16;
+    const Trained begin = Train(spec, 1, 1, GpipeOrder, /*steps=*/0);
+    const Trained reference = Train(spec, 1, 1, GpipeOrder);
+    EXPECT_EQ(Mixed(spec, begin, reference), reference.digests);
+    spec.memory.recompute = "every-2";
+    ExpectEqual(Train(spec, 4, 2, SplitOrder), reference);
   }
 }
 

@@ -130,6 +130,44 @@ TEST(TorchMemoryTest, BuildingAllocatesTheFlatBuffersAndNothingElse) {
   EXPECT_EQ(Allocated(), before) << "all of it goes with the engine";
 }
 
+TEST(TorchMemoryTest, FrozenParametersHaveNeitherGradientsNorAverages) {
+  StartTorchForTests();
+  job::JobSpec spec = TinySpec();
+  spec.training.freeze = {"transformer.wte.", "transformer.h.1."};
+  job::StageLayers all;
+  all.end = spec.model.layers;
+  int64_t bytes = 0;
+  int64_t trained = 0;
+  for (const job::ParameterShape& shape : job::StageParameters(spec, all)) {
+    const int64_t padded = (shape.elements() + 15) / 16 * 16 * 4;
+    bytes += padded;
+    if (!job::IsFrozen(spec.training, shape.name)) trained += padded;
+  }
+  const TorchBench bench(spec, 1, 1);
+  EXPECT_LT(trained, bytes);
+  EXPECT_EQ(CurrentBytes(Category::kParameter), bytes);
+  EXPECT_EQ(CurrentBytes(Category::kGradient), trained);
+  EXPECT_EQ(CurrentBytes(Category::kOptimizer), 2 * trained + 4);
+}
+
+// No backward needs it.
+TEST(TorchMemoryTest, AFrozenFirstStageKeepsNothingOfItsForward) {
+  job::JobSpec spec = TinySpec();
+  spec.training.freeze = {"transformer.w", "transformer.h.0."};
+  for (const char* recompute : {"none", "every-1"}) {
+    spec.memory.recompute = recompute;
+    TorchBench bench(spec, 4, 4);
+    ASSERT_TRUE(bench->BeginStep(StepIndex(0)).ok());
+    auto outputs =
+        bench.engine(0).Forward(StageIndex(0), MicrobatchIndex(0), {});
+    ASSERT_TRUE(outputs.ok()) << outputs.status();
+    const TensorDescriptor descriptor = (*outputs)[0]->descriptor();
+    EXPECT_EQ(CurrentBytes(Category::kActivation), descriptor.bytes());
+    outputs->clear();
+    EXPECT_EQ(CurrentBytes(Category::kActivation), 0);
+  }
+}
+
 TEST(TorchMemoryTest, AStepLeavesNothingBehind) {
   TorchBench bench(TinySpec(), 4, 2);
   const int64_t built = Allocated();

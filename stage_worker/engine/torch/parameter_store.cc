@@ -140,22 +140,17 @@ ParameterStore::ParameterStore(const job::TrainingSpec& training,
       parameters_(BufferOrder(training, std::move(parameters))),
       own_kernels_(kernels::IsOwn(training.kernels)) {
   const at::NoGradGuard no_grad;
-  int64_t decaying = 0;
-  int64_t trained = 0;
-  int64_t elements = 0;
   for (StageParameter* parameter : parameters_) {
-    elements += Padded(*parameter);
-    if (!Frozen(*parameter)) trained = elements;
-    if (!Frozen(*parameter) && Decays(parameter)) decaying = elements;
     if (parameter->tied_copy) {
       tied_copy_ = parameter;
     } else if (parameter->tied) {
       tied_owner_ = parameter;
     }
   }
-  AllocateBuffers(device, trained, elements, optimizer_directory);
+  const Sizes sizes = Measure();
+  AllocateBuffers(device, sizes, optimizer_directory);
   BindViews();
-  MakeRanges(decaying, trained);
+  MakeRanges(sizes);
   Initialise();
 }
 
@@ -163,21 +158,32 @@ bool ParameterStore::Frozen(const StageParameter& parameter) const {
   return job::IsFrozen(training_, parameter.stored_name());
 }
 
-void ParameterStore::AllocateBuffers(const at::Device& device, int64_t trained,
-                                     int64_t elements,
+ParameterStore::Sizes ParameterStore::Measure() const {
+  Sizes sizes;
+  for (const StageParameter* parameter : parameters_) {
+    sizes.all += Padded(*parameter);
+    if (Frozen(*parameter)) continue;
+    sizes.trained = sizes.all;
+    if (Decays(parameter)) sizes.decaying = sizes.all;
+  }
+  return sizes;
+}
+
+void ParameterStore::AllocateBuffers(const at::Device& device,
+                                     const Sizes& sizes,
                                      const std::string& optimizer_directory) {
-  values_ = Zeros(memory::Category::kParameter, device, {elements});
-  gradients_ = Zeros(memory::Category::kGradient, device, {elements});
+  values_ = Zeros(memory::Category::kParameter, device, {sizes.all});
+  gradients_ = Zeros(memory::Category::kGradient, device, {sizes.trained});
   const at::ScalarType type = ScalarTypeOf(training_.precision);
   if (type != at::kFloat) {
-    rounded_ = Zeros(memory::Category::kParameter, device, {elements}, type);
+    rounded_ = Zeros(memory::Category::kParameter, device, {sizes.all}, type);
   }
   if (training_.optimizer != job::OptimizerKind::kAdamW) return;
   constexpr memory::Category kOptimizer = memory::Category::kOptimizer;
   const auto zeros = [&] {
     return optimizer_directory.empty()
-               ? Zeros(kOptimizer, device, {trained})
-               : MappedZeros(optimizer_directory, trained);
+               ? Zeros(kOptimizer, device, {sizes.trained})
+               : MappedZeros(optimizer_directory, sizes.trained);
   };
   averages_ = zeros();
   squared_averages_ = zeros();
@@ -188,23 +194,26 @@ void ParameterStore::BindViews() {
   int64_t offset = 0;
   for (StageParameter* parameter : parameters_) {
     const int64_t elements = Elements(*parameter);
+    const bool trains = offset < gradients_.numel();
     parameter->value = values_.narrow(0, offset, elements)
                            .view(parameter->shape)
                            .detach()
-                           .requires_grad_(true);
-    parameter->gradient =
-        gradients_.narrow(0, offset, elements).view(parameter->shape);
+                           .requires_grad_(trains);
     if (rounded_.defined()) {
       parameter->rounded =
           rounded_.narrow(0, offset, elements).view(parameter->shape);
     }
-    // Autograd adds to a gradient that is there, in place.
-    parameter->value.mutable_grad() = parameter->gradient;
+    if (trains) {
+      parameter->gradient =
+          gradients_.narrow(0, offset, elements).view(parameter->shape);
+      // Autograd adds to a gradient that is there, in place.
+      parameter->value.mutable_grad() = parameter->gradient;
+    }
     offset += Padded(*parameter);
   }
 }
 
-void ParameterStore::MakeRanges(int64_t decaying, int64_t trained) {
+void ParameterStore::MakeRanges(const Sizes& sizes) {
   const auto add = [this](int64_t begin, int64_t end, double weight_decay) {
     if (begin == end) return;
     Range range;
@@ -217,8 +226,8 @@ void ParameterStore::MakeRanges(int64_t decaying, int64_t trained) {
     range.weight_decay = weight_decay;
     ranges_.push_back(std::move(range));
   };
-  add(0, decaying, training_.weight_decay);
-  add(decaying, trained, 0);
+  add(0, sizes.decaying, training_.weight_decay);
+  add(sizes.decaying, sizes.trained, 0);
 }
 
 void ParameterStore::Initialise() {
@@ -310,7 +319,6 @@ void ParameterStore::UpdateInOnePass(const UpdateOptions& options) {
         {values, gradients, range.averages.mutable_data_ptr<float>(),
          range.squared_averages.mutable_data_ptr<float>()});
   }
-  // But for those of frozen parameters, which nobody reads.
   gradients_are_zero_ = true;
 }
 

@@ -20,17 +20,17 @@ namespace stagecoach::worker {
 //   [ parameters that decay: 2 and more dimensions | the rest | frozen ]
 //
 // so that an optimizer step is one fused call for each of the two first ranges.
-// Frozen parameters have gradients, which nobody looks at, and no optimizer
-// state. Every
-// parameter begins at a multiple of 16 elements (64 bytes: a cache line, and
-// the widest vector): where a parameter lies in the buffer does not change its
-// bits. The gaps are zero and stay zero. Where the job computes in a shorter
-// type there is a copy of the values in it, made anew whenever they change.
+// Frozen parameters have neither gradients nor optimizer state. Every parameter
+// begins at a multiple of 16 elements (64 bytes: a cache line, and the widest
+// vector): where a parameter lies in the buffer does not change its bits. The
+// gaps are zero and stay zero. Where the job computes in a shorter type there
+// is a copy of the values in it, made anew whenever they change.
 //
 // Methods throw what torch throws. Single-executor.
 class ParameterStore {
  public:
-  // Fills value and gradient of each parameter and initialises the values.
+  // Fills value and gradient of each parameter (a frozen one's gradient stays
+  // undefined, its value requires none) and initialises the values.
   // `parameters` must outlive the store. Where a directory is given, the
   // optimizer's averages lie in files there (see MappedZeros).
   ParameterStore(const job::TrainingSpec& training, const at::Device& device,
@@ -62,8 +62,9 @@ class ParameterStore {
   StageParameter* tied_owner() const { return tied_owner_; }
   StageParameter* tied_copy() const { return tied_copy_; }
 
-  // Bytes of the parameter buffer, gaps included; the gradient has as many, the
-  // optimizer twice as many and a step counter of 4 (AdamW), or none (SGD).
+  // Bytes of the parameter buffer, gaps included. Without frozen parameters the
+  // gradient has as many, the optimizer twice as many and a step counter of 4
+  // (AdamW), or none (SGD).
   int64_t buffer_bytes() const;
 
  private:
@@ -76,12 +77,19 @@ class ParameterStore {
     double weight_decay = 0;
   };
 
+  // Elements of the buffers, from their beginning.
+  struct Sizes {
+    int64_t decaying = 0;
+    int64_t trained = 0;
+    int64_t all = 0;
+  };
+
   bool Frozen(const StageParameter& parameter) const;
-  void AllocateBuffers(const at::Device& device, int64_t trained,
-                       int64_t elements,
+  Sizes Measure() const;
+  void AllocateBuffers(const at::Device& device, const Sizes& sizes,
                        const std::string& optimizer_directory);
   void BindViews();
-  void MakeRanges(int64_t decaying, int64_t trained);
+  void MakeRanges(const Sizes& sizes);
   void Initialise();
   // After any change of the values.
   void Round();

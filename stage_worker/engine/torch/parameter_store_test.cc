@@ -65,6 +65,26 @@ TEST_F(ParameterStoreTest, DecayingParametersComeFirstAndEachIsAligned) {
   EXPECT_EQ(First(scale->value), 3);
 }
 
+TEST_F(ParameterStoreTest, FrozenParametersComeLastAndHaveNoGradient) {
+  const StageParameter* const frozen = Add({3, 7}, 1);
+  const StageParameter* const weight = Add({3, 7}, 2);
+  training_.freeze = {frozen->name};
+  training_.weight_decay = 0.5;
+  ParameterStore store = NewStore();
+  EXPECT_EQ(weight->value.storage_offset(), 0);
+  EXPECT_EQ(frozen->value.storage_offset(), 32);
+  EXPECT_FALSE(frozen->value.requires_grad());
+  EXPECT_FALSE(frozen->gradient.defined());
+  EXPECT_EQ(weight->gradient.storage().nbytes(), 32u * 4);
+  weight->gradient.fill_(4);
+  EXPECT_EQ(store.SquaredNorms().size(), 1u);
+  UpdateOptions update;
+  update.learning_rate = 0.1;
+  store.Update(update);
+  EXPECT_LT(First(weight->value), 2);
+  EXPECT_EQ(First(frozen->value), 1);
+}
+
 TEST_F(ParameterStoreTest, BackwardAddsIntoTheFlatGradient) {
   const StageParameter* const weight = Add({2, 2}, 2);
   ParameterStore store = NewStore();

@@ -14,9 +14,11 @@ namespace stagecoach::worker {
 absl::StatusOr<at::Tensor> TorchEngine::TiedGradient(
     const StageParameter* parameter, absl::string_view call) const {
   SC_RETURN_IF_ERROR(protocol_.CheckRunning(call));
-  if (parameter == nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        call, ": this worker does not hold that leaf of a tied parameter"));
+  if (parameter == nullptr || !parameter->gradient.defined()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(call,
+                     ": this worker holds no gradient of that leaf of a tied "
+                     "parameter"));
   }
   return parameter->gradient;
 }
