@@ -32,7 +32,7 @@ absl::Status Parse(absl::string_view text, Failpoint* point) {
       absl::StrSplit(text, absl::MaxSplits('@', 1));
   const std::vector<absl::string_view> words =
       absl::StrSplit(parts[0], ' ', absl::SkipEmpty());
-  const absl::Status bad = absl::InvalidArgumentError(absl::StrCat(
+  absl::Status bad = absl::InvalidArgumentError(absl::StrCat(
       "\"", text,
       "\" is none of off, kill, delay MILLISECONDS, error, and @N behind it"));
   point->text = std::string(text);

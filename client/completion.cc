@@ -25,7 +25,8 @@ struct Place {
   std::vector<const FlagInfo*> flags;
 };
 
-void AddPlaces(const VerbInfo& verb, std::vector<const FlagInfo*> inherited,
+void AddPlaces(const VerbInfo& verb,
+               const std::vector<const FlagInfo*>& inherited,
                std::vector<Place>* places) {
   Place place;
   place.verb = &verb;

@@ -74,7 +74,7 @@ JobClient::JobClient(std::string endpoint)
 
 absl::Status JobClient::ToStatus(const grpc::Status& status) const {
   SC_RETURN_IF_ERROR(rpc::TlsInUse().status());
-  const absl::Status converted = rpc::FromGrpc(status);
+  absl::Status converted = rpc::FromGrpc(status);
   switch (converted.code()) {
     case absl::StatusCode::kUnavailable:
       return absl::UnavailableError(
@@ -243,7 +243,7 @@ absl::Status JobClient::KeepUp(
   absl::Time give_up = absl::InfiniteFuture();
   while (true) {
     bool progressed = false;
-    const absl::Status status = once(&progressed);
+    absl::Status status = once(&progressed);
     if (status.ok() || interrupt->IsRaised()) {
       return status.ok() ? status : absl::CancelledError("interrupted");
     }

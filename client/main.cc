@@ -3,6 +3,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <exception>
 #include <iostream>
 
 #include "CLI/CLI.hpp"
@@ -78,4 +80,9 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace stagecoach::client
 
-int main(int argc, char** argv) { return stagecoach::client::Main(argc, argv); }
+int main(int argc, char** argv) try {
+  return stagecoach::client::Main(argc, argv);
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "stagecoach: internal error: %s\n", error.what());
+  return 1;
+}

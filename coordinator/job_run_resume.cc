@@ -6,9 +6,10 @@
 // otherwise, and c-1 was committed only when all had. So whoever lacks it is
 // PREPARED at c-1 and is told its outcome, and step c goes on.
 #include <algorithm>
-#include <cstring>
+#include <cstdint>
 #include <utility>
 
+#include "absl/base/casts.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "coordinator/job_run.h"
@@ -24,7 +25,7 @@ absl::Status CannotResume(const std::string& what) {
 }
 
 bool SameBits(double a, double b) {
-  return std::memcmp(&a, &b, sizeof(a)) == 0;
+  return absl::bit_cast<uint64_t>(a) == absl::bit_cast<uint64_t>(b);
 }
 
 bool SameOutcome(const v1::StepCommit& a, const v1::StepCommit& b) {

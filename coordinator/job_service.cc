@@ -33,7 +33,7 @@ class WatchReactor final
 
   // ---- JobWatcher, on the controller's executor ----
   absl::Status Push(v1::WatchJobResponse event) override {
-    const absl::Status status = stream_.Write(std::move(event));
+    absl::Status status = stream_.Write(std::move(event));
     if (absl::IsResourceExhausted(status)) Cut();
     return status;
   }

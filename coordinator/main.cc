@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <string>
 #include <thread>
@@ -273,6 +274,10 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace stagecoach::coordinator
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   return stagecoach::coordinator::Main(argc, argv);
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "stagecoach-coordinator: internal error: %s\n",
+               error.what());
+  return 1;
 }

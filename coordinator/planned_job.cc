@@ -16,7 +16,7 @@ namespace stagecoach::coordinator {
 namespace {
 
 // Leaves room in a message of 4 MiB for the spec and the peers.
-constexpr size_t kMaxScheduleBytes = 3 * 1024 * 1024;
+constexpr size_t kMaxScheduleBytes = size_t{3} << 20;
 constexpr size_t kIdDigits = 16;
 
 }  // namespace

@@ -48,7 +48,9 @@ class RandomEvents {
   }
   int64_t NextStep(const ClusterState& state, const std::string& id) {
     const JobRecord* job = state.FindJob(id);
-    if (job == nullptr || random_() % 8 == 0) return random_() % 3;
+    if (job == nullptr || random_() % 8 == 0) {
+      return static_cast<int64_t>(random_() % 3);
+    }
     return job->steps_committed();
   }
 

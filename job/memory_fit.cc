@@ -162,7 +162,8 @@ StageMemory RecomputedWhole(const StageMemory& stage) {
 StageMemory RecomputedInPart(const StageMemory& stage, int64_t layers,
                              const Recompute& recompute,
                              const CategoryBytes& of_layer) {
-  const auto again = static_cast<double>((layers - 1) / recompute.every + 1);
+  const int64_t groups = (layers - 1) / recompute.every + 1;
+  const auto again = static_cast<double>(groups);
   StageMemory recomputed = stage;
   recomputed.retained = stage.retained - Scaled(of_layer, again);
   recomputed.forward_peak = stage.forward_peak - Scaled(of_layer, again - 1);

@@ -44,6 +44,7 @@ TEST(ModelShapeTest, NamesAndShapesAreHuggingFaces) {
   const std::vector<ParameterShape> parameters =
       StageParameters(Spec(4, 32, 160, 64, false), Layers(3, 4));
   std::vector<std::string> texts;
+  texts.reserve(parameters.size());
   for (const ParameterShape& parameter : parameters) {
     texts.push_back(parameter.name + " " +
                     testing::PrintToString(parameter.shape));

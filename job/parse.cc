@@ -56,7 +56,7 @@ std::string KeySuggestion(absl::string_view unknown) {
                             "recovery", "checkpoint", "evaluation"}) {
     all.emplace_back(table);
   }
-  const std::string near = DidYouMean(unknown, all);
+  std::string near = DidYouMean(unknown, all);
   if (!near.empty()) return near;
   const std::string table(TableOf(unknown));
   if (!IsTable(table)) return "; see docs/job_spec.md";

@@ -79,8 +79,9 @@ absl::Status ChooseSchedule(const JobSpec& spec, const ModelProfile& profile,
   options.send_budgets = SendBudgetsTried(spec);
   options.tied_embeddings = SumsTiedGradients(spec);
   for (const int v : StagesPerWorkerTried(spec)) {
-    SC_ASSIGN_OR_RETURN(const std::vector<StageLayers> stages,
-                        ChooseSplit(spec, &profile, options.workers * v));
+    SC_ASSIGN_OR_RETURN(
+        const std::vector<StageLayers> stages,
+        ChooseSplit(spec, &profile, int64_t{options.workers} * v));
     const schedule::SimulateOptions simulation =
         SimulationOf(spec, &profile, stages);
     options.profiles.resize(static_cast<size_t>(v));

@@ -23,7 +23,7 @@ absl::Status UseTlsOf(const TlsFiles& files) {
   }
   absl::StatusOr<std::shared_ptr<const TlsIdentity>> identity =
       TlsIdentity::Load(files);
-  const absl::Status status = identity.status();
+  absl::Status status = identity.status();
   UseTls(std::move(identity));
   return status;
 }

@@ -164,7 +164,7 @@ void Measure(const std::string& program, const std::string& kind) {
     transport::TransferHeader header;
     header.microbatch = MicrobatchIndex(static_cast<int32_t>(i));
     size_t completed = 0;
-    send->PostSend(header, {tensor}, [&](absl::Status status) {
+    send->PostSend(header, {tensor}, [&](const absl::Status& status) {
       Check(status);
       ++completed;
     });

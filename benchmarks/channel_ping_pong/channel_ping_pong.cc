@@ -108,7 +108,7 @@ class End {
     tensor.descriptor.shape = {static_cast<int64_t>(bytes.size())};
     tensor.data = bytes.data();
     ++sending_;
-    const auto done = [this](absl::Status status) {
+    const auto done = [this](const absl::Status& status) {
       if (!ending_) Check(status);
       --sending_;
     };
@@ -286,6 +286,7 @@ Times Medians(const std::vector<Times>& turns) {
   Times medians;
   for (size_t size = 0; size < turns.front().size(); ++size) {
     std::vector<double> values;
+    values.reserve(turns.size());
     for (const Times& turn : turns) values.push_back(turn[size]);
     medians.push_back(Median(values));
   }

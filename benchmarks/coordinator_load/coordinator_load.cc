@@ -208,6 +208,8 @@ bool Load::Run() {
 }  // namespace
 }  // namespace stagecoach::benchmarks
 
+// NOLINTNEXTLINE(bugprone-exception-escape): whoever measures sees what it
+// says.
 int main(int argc, char** argv) {
   stagecoach::benchmarks::Flags flags;
   flags.coordinator = absl::StrCat(stagecoach::ExecutableFolder(),

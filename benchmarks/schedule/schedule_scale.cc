@@ -78,7 +78,7 @@ absl::Status Scale() {
   Measured first;
   for (const int microbatches : {1024, 2048, 4096}) {
     Measured now;
-    const absl::Status measured = Measure(microbatches, &now);
+    absl::Status measured = Measure(microbatches, &now);
     if (!measured.ok()) return measured;
     if (first.actions == 0) first = now;
     absl::PrintF(

@@ -42,7 +42,7 @@ absl::StatusOr<std::string> FindPython() {
 
 // Empty: Python's own packages.
 std::string FindPackages() {
-  const std::string named = Variable("STAGECOACH_PYTHON_PACKAGES");
+  std::string named = Variable("STAGECOACH_PYTHON_PACKAGES");
   if (!named.empty()) return named;
   std::string cache = Variable("XDG_CACHE_HOME");
   if (cache.empty()) cache = Variable("HOME") + "/.cache";

@@ -101,7 +101,7 @@ absl::StatusOr<schedule::SimulateOptions> Finder::Simulation(int v) const {
   job::JobSpec spec = spec_;
   spec.pipeline.split.clear();  // for another V
   SC_ASSIGN_OR_RETURN(const std::vector<job::StageLayers> stages,
-                      job::ChooseSplit(spec, profile_, workers() * v));
+                      job::ChooseSplit(spec, profile_, int64_t{workers()} * v));
   return job::SimulationOf(spec, profile_, stages);
 }
 

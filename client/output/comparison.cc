@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <cstdint>
 #include <map>
 #include <utility>
 
+#include "absl/base/casts.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/output/table.h"
@@ -20,7 +21,7 @@ constexpr size_t kMaxRows = 24;
 // A skipped step has no number; which kind of none says nothing.
 bool SameBits(double a, double b) {
   if (std::isnan(a) && std::isnan(b)) return true;
-  return std::memcmp(&a, &b, sizeof(a)) == 0;
+  return absl::bit_cast<uint64_t>(a) == absl::bit_cast<uint64_t>(b);
 }
 
 std::vector<StepComparison> CompareSteps(const v1::Job& job,

@@ -213,7 +213,9 @@ std::string RecoveryLine(const v1::Job& job) {
 double MedianOf(std::vector<double> values) {
   if (values.empty()) return 0;
   const size_t middle = values.size() / 2;
-  std::nth_element(values.begin(), values.begin() + middle, values.end());
+  std::nth_element(values.begin(),
+                   values.begin() + static_cast<ptrdiff_t>(middle),
+                   values.end());
   return values[middle];
 }
 

@@ -67,7 +67,7 @@ absl::Status SqliteJournal::OpenFile() {
 absl::Status SqliteJournal::Append(const Event& event) {
   SC_FAILPOINT("journal.append.before");
   later_.push_back(event);
-  const absl::Status status = Write();
+  absl::Status status = Write();
   if (!status.ok()) later_.pop_back();
   SC_FAILPOINT("journal.append.after");
   return status;
@@ -76,7 +76,7 @@ absl::Status SqliteJournal::Append(const Event& event) {
 absl::Status SqliteJournal::Flush() {
   if (later_.empty()) return absl::OkStatus();
   SC_FAILPOINT("journal.flush.before");
-  const absl::Status status = Write();
+  absl::Status status = Write();
   SC_FAILPOINT("journal.flush.after");
   return status;
 }

@@ -24,7 +24,7 @@ class SqliteJournal final : public Journal {
     std::string directory;  // created if it is not there
     // Events of at least so many bytes, and as many as the snapshot has, come
     // together before Compact makes a new snapshot.
-    int64_t snapshot_bytes = 4 * 1024 * 1024;
+    int64_t snapshot_bytes = int64_t{4} << 20;
     // For tests.
     int page_size = 4096;
     std::string vfs;

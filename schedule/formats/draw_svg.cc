@@ -195,7 +195,9 @@ void Drawing::Ticks(double y) {
   for (const double factor : {2.0, 5.0, 10.0}) {
     if (step < rough) step = factor * power;
   }
-  for (double at = 0; at <= result_.makespan * (1 + 1e-9); at += step) {
+  const auto last = static_cast<int>(result_.makespan * (1 + 1e-9) / step);
+  for (int tick = 0; tick <= last; ++tick) {
+    const double at = tick * step;
     absl::StrAppendFormat(
         &svg_,
         "<line x1=\"%.2f\" y1=\"%.1f\" x2=\"%.2f\" y2=\"%.1f\" "

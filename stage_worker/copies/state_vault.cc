@@ -175,7 +175,7 @@ absl::Status StateVault::Receive(const std::string& job_id, Epoch epoch,
   incoming.received = std::max(incoming.received, offset + size);
   if (incoming.received < total) return absl::OkStatus();
   states_[Key(name.stage, name.step)] = std::make_shared<const StageState>(
-      StateOf(name.stage, incoming.layout, std::move(incoming.block)));
+      StateOf(name.stage, incoming.layout, incoming.block));
   incoming_.erase(it);
   return absl::OkStatus();
 }

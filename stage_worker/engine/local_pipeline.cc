@@ -111,6 +111,7 @@ std::shared_ptr<void> WireMemory(size_t bytes) {
 
 ActionList GpipeOrder(int stages, int microbatches) {
   std::vector<ActionList> lists;
+  lists.reserve(static_cast<size_t>(stages));
   for (int stage = 0; stage < stages; ++stage) {
     lists.push_back(StageList(stage, microbatches, microbatches));
   }
@@ -119,6 +120,7 @@ ActionList GpipeOrder(int stages, int microbatches) {
 
 ActionList OneForwardOneBackwardOrder(int stages, int microbatches) {
   std::vector<ActionList> lists;
+  lists.reserve(static_cast<size_t>(stages));
   for (int stage = 0; stage < stages; ++stage) {
     lists.push_back(
         StageList(stage, microbatches, std::min(microbatches, stages - stage)));

@@ -149,7 +149,7 @@ AttentionShape LlamaBlockNode<T>::Attention() const {
 template <typename T>
 at::Tensor LlamaBlockNode<T>::Project(const Linear& layer,
                                       const at::Tensor& x) const {
-  const at::Tensor y = m_.New(layer.outputs());
+  at::Tensor y = m_.New(layer.outputs());
   layer.Forward<T>(block_.library, m_.ReadRows(x), nullptr, m_.Rows(y));
   return y;
 }
@@ -189,7 +189,7 @@ template <typename T>
 at::Tensor LlamaBlockNode<T>::Normed(const Parameter& weight,
                                      const at::Tensor& x,
                                      const at::Tensor& statistics) const {
-  const at::Tensor normed = m_.New(hidden_);
+  at::Tensor normed = m_.New(hidden_);
   ApplyNorm(Norm(weight), Read<T>(x), Statistics(statistics), Data<T>(normed));
   return normed;
 }

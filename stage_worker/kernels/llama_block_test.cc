@@ -121,7 +121,7 @@ BlockFunction Reference(const Shape& c, const TestParameters& p,
                         const Angles& angles) {
   return [&](const at::Tensor& x) {
     const auto linear = [&](const at::Tensor& in, size_t weight, size_t bias) {
-      const at::Tensor y = at::matmul(in, p.value(weight).t());
+      at::Tensor y = at::matmul(in, p.value(weight).t());
       if (bias == 0) return y;
       return y + p.value(bias) * (c.biases ? 1 : 0);
     };

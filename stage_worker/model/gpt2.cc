@@ -41,6 +41,12 @@ Initialiser InitialiserOf(const job::JobSpec& spec,
   return Normal(deviation, spec.seed, name);
 }
 
+// 1 / sqrt(head width)
+double ScaleOfHead(const job::ModelSpec& model) {
+  const int64_t width = model.hidden / model.heads;
+  return 1 / std::sqrt(static_cast<double>(width));
+}
+
 struct Affine {
   StageParameter* weight = nullptr;
   StageParameter* bias = nullptr;
@@ -67,7 +73,7 @@ struct Block {
   Affine ln_2;
   Affine c_fc;
   Affine mlp_c_proj;
-  std::optional<double> score_scale;  // empty: 1 / sqrt(head width)
+  std::optional<double> score_scale;  // empty: ScaleOfHead
 };
 
 class Gpt2Stage final : public StageModel {
@@ -172,9 +178,7 @@ Block Gpt2Stage::BlockOf(int64_t layer) {
 
 std::optional<double> Gpt2Stage::ScoreScale(int64_t layer) const {
   if (config_.scale_scores && !config_.scale_scores_by_layer) return {};
-  const double width =
-      static_cast<double>(spec_.model.hidden / spec_.model.heads);
-  const double scale = config_.scale_scores ? 1 / std::sqrt(width) : 1;
+  const double scale = config_.scale_scores ? ScaleOfHead(spec_.model) : 1;
   return config_.scale_scores_by_layer ? scale / static_cast<double>(layer + 1)
                                        : scale;
 }
@@ -190,8 +194,7 @@ kernels::Gpt2Block Gpt2Stage::OwnBlockOf(const Block& block) const {
   own.c_fc = block.c_fc.Kernel();
   own.mlp_c_proj = block.mlp_c_proj.Kernel();
   own.heads = spec_.model.heads;
-  own.score_scale = block.score_scale.value_or(
-      1 / std::sqrt(static_cast<double>(spec_.model.hidden / own.heads)));
+  own.score_scale = block.score_scale.value_or(ScaleOfHead(spec_.model));
   own.epsilon = config_.norm_epsilon;
   own.activation = config_.activation;
   own.library = kernels::LibraryOf(spec_.training.kernels);

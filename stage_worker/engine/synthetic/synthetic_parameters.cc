@@ -84,10 +84,10 @@ absl::StatusOr<SyntheticParameters::Leaf> SyntheticParameters::NewLeaf(
 
 absl::Status SyntheticParameters::Build() {
   // The tied parameter's copy begins with the owner's value.
-  const auto new_tied = [this](std::unique_ptr<Leaf>* leaf) {
-    auto made = NewLeaf("embedding.weight", 0);
-    if (made.ok()) *leaf = std::make_unique<Leaf>(std::move(made).value());
-    return made.status();
+  const auto new_tied = [this](std::unique_ptr<Leaf>* leaf) -> absl::Status {
+    SC_ASSIGN_OR_RETURN(Leaf made, NewLeaf("embedding.weight", 0));
+    *leaf = std::make_unique<Leaf>(std::move(made));
+    return absl::OkStatus();
   };
   const bool tied = job::SumsTiedGradients(options_.spec);
   for (const StageAssignment& stage : options_.stages) {
