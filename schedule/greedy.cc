@@ -90,7 +90,8 @@ absl::Status Greedy::Prepare() {
     Stage& stage = stages_[s];
     stage.worker = options_.placement[s].value();
     stage.weight = options_.weights.empty() ? 1 : options_.weights[s];
-    stage.input_at.assign(Index(options_.microbatches), s == 0 ? 0 : kNever);
+    stage.input_at.assign(Index(options_.microbatches), kNever);
+    if (s == 0) stage.input_at.assign(stage.input_at.size(), 0);
     stage.gradient_at.assign(Index(options_.microbatches), kNever);
     workers_[Index(stage.worker)].stages.push_back(static_cast<int>(s));
   }

@@ -40,6 +40,7 @@ int64_t PercentOf(int64_t part, int64_t whole) {
 std::string DescribeHolders(const PlacementMemory& memory,
                             const std::vector<HeldBytes>& held) {
   std::vector<Named> categories;
+  categories.reserve(memory::kCategories);
   for (int i = 0; i < memory::kCategories; ++i) {
     categories.emplace_back(
         memory::CategoryName(static_cast<memory::Category>(i)),

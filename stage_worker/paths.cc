@@ -36,7 +36,7 @@ absl::Status Viable(const Transport& transport, const WorkerPaths& from,
   SC_ASSIGN_OR_RETURN(const PathEnd receiver,
                       EndOf(to, transport.kind, "receiver"));
   if (transport.check == nullptr) return absl::OkStatus();
-  const absl::Status status = transport.check(sender, receiver);
+  absl::Status status = transport.check(sender, receiver);
   if (absl::StartsWith(status.message(), transport.kind)) return status;
   return Annotate(status, transport.kind);
 }

@@ -116,7 +116,7 @@ class PeerControl::OutgoingStream final
       }
       ++users_;
     }
-    const absl::Status status = writer_.Write(std::move(frame));
+    absl::Status status = writer_.Write(std::move(frame));
     Leave();
     return status;
   }

@@ -172,7 +172,8 @@ absl::Status PeerLink::OpenEndpoints() {
   transport::EndpointOptions endpoint;
   endpoint.doorbell = doorbell_.get();
   endpoint.epoch = options_.epoch;
-  endpoint.on_edge_lost = [this](const std::string& edge, absl::Status status) {
+  endpoint.on_edge_lost = [this](const std::string& edge,
+                                 const absl::Status& status) {
     OnEdgeLost(edge, status);
   };
   endpoint.control_channels = options_.control_channels;
@@ -300,7 +301,7 @@ absl::Status PeerLink::Send(const LinkEdge& edge,
 
 transport::SendEdge::LocalCompletion PeerLink::OnSent(
     const memory::TransferKey& key) {
-  return [this, key](absl::Status status) {
+  return [this, key](const absl::Status& status) {
     // After an abort the entry goes with its epoch instead.
     if (!status.ok()) return;
     options_.ledger->CompleteLocally(key);

@@ -38,7 +38,7 @@ absl::Status SessionStream::Write(v1::WorkerMessage message) {
     if (ended_) return absl::UnavailableError("the stream has ended");
     ++users_;
   }
-  const absl::Status status = writer_.Write(std::move(message));
+  absl::Status status = writer_.Write(std::move(message));
   Leave();
   return status;
 }

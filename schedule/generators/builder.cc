@@ -5,6 +5,14 @@
 #include <utility>
 
 namespace stagecoach::schedule {
+namespace {
+
+size_t StageCount(const GenerateOptions& options) {
+  return static_cast<size_t>(options.workers) *
+         static_cast<size_t>(options.stages_per_worker);
+}
+
+}  // namespace
 
 Action Forward(int stage, int microbatch) {
   return Action{ActionKind::kForward, StageIndex(stage),
@@ -28,6 +36,7 @@ Action BackwardWeight(int stage, int microbatch) {
 
 std::vector<WorkerIndex> RoundRobinPlacement(const GenerateOptions& options) {
   std::vector<WorkerIndex> placement;
+  placement.reserve(StageCount(options));
   for (int s = 0; s < options.workers * options.stages_per_worker; ++s) {
     placement.push_back(WorkerIndex(s % options.workers));
   }
@@ -36,6 +45,7 @@ std::vector<WorkerIndex> RoundRobinPlacement(const GenerateOptions& options) {
 
 std::vector<WorkerIndex> ContiguousPlacement(const GenerateOptions& options) {
   std::vector<WorkerIndex> placement;
+  placement.reserve(StageCount(options));
   for (int s = 0; s < options.workers * options.stages_per_worker; ++s) {
     placement.push_back(WorkerIndex(s / options.stages_per_worker));
   }
@@ -44,6 +54,7 @@ std::vector<WorkerIndex> ContiguousPlacement(const GenerateOptions& options) {
 
 std::vector<WorkerIndex> VShapedPlacement(const GenerateOptions& options) {
   std::vector<WorkerIndex> placement;
+  placement.reserve(StageCount(options));
   for (int w = 0; w < options.workers; ++w) {
     placement.push_back(WorkerIndex(w));
   }
@@ -57,6 +68,7 @@ std::vector<Action> OneForwardOneBackwardList(int stage, int microbatches,
                                               int warm_up) {
   const int first = std::clamp(warm_up, 1, microbatches);
   std::vector<Action> list;
+  list.reserve(2 * static_cast<size_t>(microbatches));
   for (int m = 0; m < first; ++m) list.push_back(Forward(stage, m));
   for (int m = 0; m < microbatches; ++m) {
     list.push_back(Backward(stage, m));
@@ -69,6 +81,7 @@ std::vector<Action> SplitOneForwardOneBackwardList(int stage, int microbatches,
                                                    int warm_up, int delay) {
   const int first = std::clamp(warm_up, 1, microbatches);
   std::vector<Action> list;
+  list.reserve(3 * static_cast<size_t>(microbatches));
   for (int m = 0; m < first; ++m) list.push_back(Forward(stage, m));
   for (int m = 0; m < microbatches; ++m) {
     list.push_back(BackwardInput(stage, m));

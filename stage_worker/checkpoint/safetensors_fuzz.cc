@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   for (const auto& [name, tensor] : header->tensors) {
     Require(!name.empty(), "a tensor without a name");
-    const int64_t bytes = tensor.descriptor.bytes();
+    const auto bytes = static_cast<int64_t>(tensor.descriptor.bytes());
     Require(bytes >= 0, "a tensor of fewer than no bytes");
     const uint64_t end = tensor.begin + static_cast<uint64_t>(bytes);
     Require(tensor.begin <= end && end <= size, "a tensor beyond the file");

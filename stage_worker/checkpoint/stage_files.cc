@@ -34,6 +34,7 @@ absl::StatusOr<ManifestFile> WriteTensors(
     const std::string& folder, const std::string& name,
     const std::vector<StateTensor>& tensors) {
   std::vector<TensorToWrite> to_write;
+  to_write.reserve(tensors.size());
   for (const StateTensor& tensor : tensors) {
     to_write.push_back({tensor.name, tensor.descriptor, tensor.data.get()});
   }

@@ -55,8 +55,7 @@ absl::Status NeighbourCopies::SendAll(int64_t step,
       if (cancelled_ || state == nullptr) {
         return absl::CancelledError("the job let go");
       }
-      const absl::Status status =
-          options_.carrier.send(request, *state, cancelled_);
+      absl::Status status = options_.carrier.send(request, *state, cancelled_);
       if (status.ok()) break;
       if (!MayComeLater(status)) return status;
       std::this_thread::sleep_for(kRetry);

@@ -30,7 +30,7 @@ class Folder {
     std::remove(path_.c_str());
   }
   std::string Write(const char* name, absl::string_view bytes) const {
-    const std::string path = path_ + name;
+    std::string path = path_ + name;
     std::ofstream file(path, std::ios::binary);
     file << bytes;
     return path;

@@ -12,7 +12,7 @@ namespace {
 // llm.c's dev/data: GPT-2 tokens are uint16, Llama 3's uint32.
 constexpr int32_t kMagicUInt16 = 20240520;
 constexpr int32_t kMagicUInt32 = 20240801;
-constexpr int64_t kHeaderBytes = 256 * 4;
+constexpr int64_t kHeaderBytes = int64_t{256} * 4;
 
 template <typename T>
 int64_t Load(const uint8_t* bytes) {

@@ -37,6 +37,7 @@ struct Outcome {
 
 std::vector<std::string> Flatten(const std::vector<ParameterDigest>& digests) {
   std::vector<std::string> lines;
+  lines.reserve(digests.size());
   for (const ParameterDigest& digest : digests) {
     lines.push_back(digest.name + " " + digest.descriptor.ToString() + " " +
                     digest.sha256);

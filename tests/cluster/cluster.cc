@@ -56,7 +56,7 @@ TemporaryFolder::~TemporaryFolder() {
 
 std::string TemporaryFolder::Write(const std::string& name,
                                    const std::string& contents) const {
-  const std::string path = absl::StrCat(path_, "/", name);
+  std::string path = absl::StrCat(path_, "/", name);
   std::ofstream(path, std::ios::binary) << contents;
   return path;
 }

@@ -19,6 +19,7 @@ namespace stagecoach::testing {
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
 // What a finished command left.
+// NOLINTNEXTLINE(bugprone-exception-escape): of json's destructor.
 struct CommandResult {
   int exit_code = -1;
   std::string out;

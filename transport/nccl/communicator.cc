@@ -219,6 +219,7 @@ absl::Status Communicator::Abort(
     const std::vector<two_sided::Communicator*>& communicators) {
   const Libraries* libraries = nullptr;
   std::vector<Communicator*> own;
+  own.reserve(communicators.size());
   for (two_sided::Communicator* any : communicators) {
     own.push_back(static_cast<Communicator*>(any));
   }

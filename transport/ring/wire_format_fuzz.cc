@@ -26,9 +26,9 @@ void TouchTensors(const ReceivedTransfer& transfer,
                 bytes <= slot.size(),
             "outside of the slot: " + tensor.descriptor.ToString());
     if (bytes == 0) continue;
-    volatile char touched = begin[0];
-    touched = begin[bytes - 1];
-    (void)touched;
+    const volatile char* const touched = begin;
+    static_cast<void>(touched[0]);
+    static_cast<void>(touched[bytes - 1]);
   }
 }
 

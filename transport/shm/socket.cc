@@ -185,7 +185,7 @@ absl::StatusOr<Packet> Socket::Receive(absl::Duration timeout) {
     }
     pollfd readable{fd_.get(), POLLIN, 0};
     poll(&readable, 1,
-         static_cast<int>(std::min<int64_t>(left.count(), 1000 * 3600)));
+         static_cast<int>(std::min(left.count(), int64_t{1000} * 3600)));
   }
 }
 

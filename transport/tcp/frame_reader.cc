@@ -15,7 +15,7 @@ namespace {
 // would be copied.
 constexpr size_t kReadAhead = 256;
 constexpr int kMaxParts = 64;
-constexpr size_t kScratchBytes = 64 * 1024;
+constexpr size_t kScratchBytes = size_t{64} * 1024;
 
 }  // namespace
 

@@ -10,8 +10,8 @@ namespace {
 
 constexpr int kMaxParts = 64;
 // Control frames of so many bytes are written together.
-constexpr size_t kGatherBytes = 16 * 1024;
-constexpr size_t kZeroBytes = 64 * 1024;
+constexpr size_t kGatherBytes = size_t{16} * 1024;
+constexpr size_t kZeroBytes = size_t{64} * 1024;
 
 char* Zeros() {
   static char zeros[kZeroBytes] = {};

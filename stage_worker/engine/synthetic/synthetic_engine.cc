@@ -106,7 +106,7 @@ class SyntheticEngine final : public StageEngine {
                 const TokenBatch& batch);
   TensorRef KeepOutput(StageIndex stage, TensorPtr output, Kept* kept);
   absl::StatusOr<std::vector<TensorRef>> InputGradient(
-      const Action& action, std::vector<TensorRef> output_gradients);
+      const Action& action, const std::vector<TensorRef>& output_gradients);
   absl::Status CheckGradient(const Key& key, const Kept& kept,
                              const TensorPtr& gradient) const;
   void AddWeightGradient(const Action& action);
@@ -308,7 +308,7 @@ absl::Status SyntheticEngine::CheckGradient(const Key& key, const Kept& kept,
 }
 
 absl::StatusOr<std::vector<TensorRef>> SyntheticEngine::InputGradient(
-    const Action& action, std::vector<TensorRef> output_gradients) {
+    const Action& action, const std::vector<TensorRef>& output_gradients) {
   SC_ASSIGN_OR_RETURN(const StageAssignment* const held,
                       protocol_.Find(action.stage));
   const Key key(action.stage, action.microbatch);
@@ -345,7 +345,7 @@ absl::StatusOr<std::vector<TensorRef>> SyntheticEngine::Backward(
   const Action action = Act(ActionKind::kBackward, stage, microbatch);
   SC_RETURN_IF_ERROR(Before(action, output_gradients.size()));
   SC_ASSIGN_OR_RETURN(std::vector<TensorRef> input_gradients,
-                      InputGradient(action, std::move(output_gradients)));
+                      InputGradient(action, output_gradients));
   AddWeightGradient(action);
   protocol_.Record(action);
   return input_gradients;
@@ -357,7 +357,7 @@ absl::StatusOr<std::vector<TensorRef>> SyntheticEngine::BackwardInput(
   const Action action = Act(ActionKind::kBackwardInput, stage, microbatch);
   SC_RETURN_IF_ERROR(Before(action, output_gradients.size()));
   SC_ASSIGN_OR_RETURN(std::vector<TensorRef> input_gradients,
-                      InputGradient(action, std::move(output_gradients)));
+                      InputGradient(action, output_gradients));
   protocol_.Record(action);
   return input_gradients;
 }
