@@ -115,10 +115,11 @@ void ControllerTest::JoinMany(int count) {
 
 void ControllerTest::SayUnfenced(FakeWorker& worker,
                                  v1::WorkerMessage message) {
-  for (const auto& shared : workers_) {
-    if (shared.get() == &worker) {
-      controller_->OnMessage(shared, std::move(message));
-    }
+  const auto shared = std::find_if(
+      workers_.begin(), workers_.end(),
+      [&worker](const auto& each) { return each.get() == &worker; });
+  if (shared != workers_.end()) {
+    controller_->OnMessage(*shared, std::move(message));
   }
   RunAll();
 }

@@ -414,7 +414,9 @@ std::optional<Position> Controller::PositionOf(
 }
 
 void Controller::MissWorker(const std::string& worker) {
-  const std::string name = worker;  // the session it may belong to goes away
+  // The session that `worker` may belong to goes away.
+  // NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
+  const std::string name = worker;
   const std::string job_id = state_.FindWorker(name)->job_id;
   const std::string reason =
       "its session ended; the process is gone, or its connection broke";
@@ -440,7 +442,9 @@ void Controller::MissWorker(const std::string& worker) {
 
 void Controller::LoseWorker(const std::string& worker,
                             const std::string& reason) {
-  const std::string name = worker;  // the session it may belong to goes away
+  // The session that `worker` may belong to goes away.
+  // NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
+  const std::string name = worker;
   const std::string job_id = state_.FindWorker(name)->job_id;
   const std::optional<Position> position = PositionOf(name);
   if (const absl::Status status = TryCommit(WorkerLost{name, reason});

@@ -73,8 +73,9 @@ absl::StatusOr<std::vector<TensorRef>> TorchEngine::RunBackward(
   });
 }
 
-Tensors TorchEngine::OutputGradients(const StageAssignment& stage,
-                                     std::vector<TensorRef> received) const {
+Tensors TorchEngine::OutputGradients(
+    const StageAssignment& stage,
+    const std::vector<TensorRef>& received) const {
   Tensors gradients = TensorsOf(received);
   if (stage.last) {
     // Scaled here and not in the loss: the mean over the step's tokens.

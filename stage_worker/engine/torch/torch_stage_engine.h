@@ -136,7 +136,7 @@ class TorchEngine final : public StageEngine {
       const schedule::Action& action, std::vector<TensorRef> output_gradients);
   // What arrived, and the loss's own.
   Tensors OutputGradients(const StageAssignment& stage,
-                          std::vector<TensorRef> received) const;
+                          const std::vector<TensorRef>& received) const;
   absl::StatusOr<at::Tensor> TiedGradient(const StageParameter* parameter,
                                           absl::string_view call) const;
   void UseThreadsHere();

@@ -76,7 +76,7 @@ absl::StatusOr<at::Tensor> AdoptMemory(const TensorDescriptor& descriptor,
 
 at::Tensor WireReady(const at::Tensor& tensor, StageIndex stage,
                      MicrobatchIndex microbatch) {
-  const at::Tensor detached = tensor.detach();
+  at::Tensor detached = tensor.detach();
   if (CanLeaveAsItIs(detached)) return detached;
   memory::Tag tag;
   tag.category = memory::Category::kWireSend;
